@@ -1,0 +1,64 @@
+"""agentcore: an async-first library for LLM agents in real services."""
+
+from agentcore.chat import (
+    ChatModel,
+    ChatOptions,
+    ChatRequest,
+    ChatResponse,
+    ChatStream,
+    ReasoningEffort,
+    ToolDefinition,
+    ToolSchema,
+)
+from agentcore.client import ChatClient, Conversation
+from agentcore.context import ToolContext
+from agentcore.errors import (
+    AgentCoreError,
+    ConfigurationError,
+    ConversationBusyError,
+    DecodeError,
+    InvalidInputError,
+    ProviderError,
+    UnsupportedContentError,
+)
+from agentcore.events import (
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+)
+from agentcore.exchange import InvokeResult, Limits, TurnRequest
+from agentcore.filters.base import Filter
+from agentcore.filters.memory import MemoryFilter
+from agentcore.memory.base import ChatMemory
+from agentcore.memory.in_memory import InMemoryChatMemory
+from agentcore.memory.windowed import WindowedChatMemory
+from agentcore.messages import (
+    AssistantMessage,
+    AudioPart,
+    FilePart,
+    FinishReason,
+    HistoryProblem,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    check_history,
+)
+from agentcore.pairing import Repair, heal
+from agentcore.stream import TurnStream
+from agentcore.tools.batch import BatchResult
+from agentcore.tools.errors import ToolError, TransientToolError
+from agentcore.tools.request import ToolRequest
+from agentcore.tools.results import ToolResult
+from agentcore.tools.tool import Tool, tool
+from agentcore.usage import Usage
+
+__version__ = "0.1.0"

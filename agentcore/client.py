@@ -1,0 +1,344 @@
+"""ChatClient and Conversation: the public face. It wires model, tools, memory and filters; it decides nothing."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from uuid import uuid4
+
+from anyio import CapacityLimiter
+from msgspec.structs import replace
+
+from agentcore.chat import NO_OPTIONS, BatchedChatStream, ChatModel, ChatOptions, ChatRequest, ChatResponse
+from agentcore.context import Reducer, ToolContext
+from agentcore.errors import ConfigurationError, InvalidInputError
+from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest
+from agentcore.filters.base import Filter, compose, overridden
+from agentcore.filters.memory import MemoryFilter
+from agentcore.loop import run_loop, turn_result
+from agentcore.memory.base import BusyPolicy, ChatMemory
+from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, as_messages
+from agentcore.stream import TurnStream
+from agentcore.tools.batch import BatchResult
+from agentcore.tools.runner import ToolRunner
+from agentcore.tools.tool import ToolSource, tools_by_name
+from agentcore.turn import Turn
+
+Input: TypeAlias = str | Message | Sequence[Message] | Sequence[Mapping[str, Any]]
+"""What a caller may say: a text, a message, several messages, or mappings of the stored shape."""
+
+
+class ChatClient:
+    """A model with its tools, memory and filters. Immutable, holds no conversation: share it between all requests.
+
+    Args:
+        model: a `ChatModel`, or a model string such as `"openai:gpt-5-mini"`.
+        tools: what `@tool` returns, or plain functions.
+        memory: where conversations live; None remembers nothing beyond a turn.
+        filters: the onion, outermost first. The memory filter comes innermost unless it is in the list.
+        system: instructions, put before the history at every model call; never stored.
+        options: settings of every model call, unless a call says otherwise.
+        limits: bounds of every turn, unless a call says otherwise.
+        reducers: for slots of the tool context that several tools of a batch may write: how values are folded.
+        on_busy: what a turn does when another one of its conversation is running.
+        busy_timeout: seconds a turn waits for its place at most.
+        tool_timeout: seconds a tool may take if it does not declare its own.
+        max_concurrent_tools: tools of one batch that run at once; None is all of them.
+        max_tool_threads: worker threads for sync tools, shared by all turns of this client.
+        max_result_chars: longest tool result shown to the model; what is beyond is cut with a visible mark.
+
+    Raises:
+        ConfigurationError: two tools of one name, two memories, an unknown model string.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel | str,
+        *,
+        tools: Sequence[ToolSource] = (),
+        memory: ChatMemory | None = None,
+        filters: Sequence[Filter] = (),
+        system: str | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        reducers: Mapping[str, Reducer] | None = None,
+        on_busy: BusyPolicy = "wait",
+        busy_timeout: float | None = None,
+        tool_timeout: float | None = None,
+        max_concurrent_tools: int | None = None,
+        max_tool_threads: int = 40,
+        max_result_chars: int | None = None,
+    ) -> None:
+        self._model = _resolve_model(model)
+        self._system = SystemMessage(system) if system else None
+        self._options = options or NO_OPTIONS
+        self._limits = limits
+        self._tools = tools_by_name(tools)
+        self._filters, self._memory = _with_memory(filters, memory, on_busy, busy_timeout)
+        self._tool_runner = ToolRunner(
+            compose=partial(compose, overridden(self._filters, "around_tool")),
+            reducers=dict(reducers or {}),
+            timeout=tool_timeout,
+            max_concurrency=max_concurrent_tools,
+            max_result_chars=max_result_chars,
+            threads=CapacityLimiter(max_tool_threads),
+        )
+        self._chat = compose(overridden(self._filters, "around_chat"), self._call_model)
+        loop = partial(run_loop, chat=self._chat, run_tools=self._tool_runner.run_batch)
+        self._run = compose(overridden(self._filters, "around_turn"), loop)
+        self._transforms = overridden(self._filters, "transform_stream")
+
+    async def invoke(
+        self,
+        messages: Input,
+        *,
+        conversation_id: str | None = None,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+    ) -> InvokeResult:
+        """Run one turn: model calls and tools until the model answers.
+
+        Args:
+            messages: only what is new.
+            conversation_id: the conversation to go on with; None for a turn that is remembered nowhere.
+            tool_context: the mapping that tools and filters read.
+            options: settings for this turn, over the client's.
+            limits: bounds of this turn, instead of the client's.
+
+        Returns:
+            The result; see its `status` for how the turn ended.
+
+        Raises:
+            InvalidInputError: no messages, or messages that cannot follow the history; nothing was stored.
+            ConversationBusyError: another turn of the conversation is running and this one does not wait.
+            ProviderError: the model failed. What tools did before is stored; the failed call left no trace.
+        """
+        return await self._run_turn(self._request(messages, conversation_id, tool_context, options, limits))
+
+    def stream(
+        self,
+        messages: Input,
+        *,
+        conversation_id: str | None = None,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+    ) -> TurnStream:
+        """Run one turn and read along: `async with client.stream(…) as turn: async for event in turn: …`.
+
+        Arguments and errors are those of `invoke`; errors come out of the iteration.
+        """
+        request = self._request(messages, conversation_id, tool_context, options, limits)
+        return TurnStream(partial(self._run_turn, request), request.turn, self._transforms)
+
+    async def invoke_chat(
+        self,
+        messages: Input,
+        *,
+        conversation_id: str | None = None,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+    ) -> ChatResponse:
+        """One model call through the chat filters; the tools are shown to the model, none is run.
+
+        With `run_tools` this is the external loop: call, run the tools, call again with `batch.messages`, with the same
+        memory behaviour as `invoke`.
+
+        Raises:
+            InvalidInputError: no messages, or messages that cannot follow the history; nothing was stored.
+            ProviderError: the model failed.
+        """
+        request = self._request(messages, conversation_id, tool_context, options, None)
+        return await self._chat(
+            ChatRequest(request.messages, request.tools, request.options, request.context, request.turn)
+        )
+
+    async def run_tools(
+        self,
+        calls: ChatResponse | AssistantMessage | Sequence[ToolCall],
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+    ) -> BatchResult:
+        """Run the tool calls of a reply in one batch.
+
+        Returns:
+            `messages`, one tool message a call, in call order; `tool_context`, with the tools' writes folded in.
+        """
+        if isinstance(calls, ChatResponse):
+            calls = calls.message
+        if isinstance(calls, AssistantMessage):
+            calls = calls.tool_calls
+        context = _context(tool_context, None, uuid4().hex)
+        return await self._tool_runner.run_batch(calls, tuple(self._tools.values()), context, None, {})
+
+    def conversation(self, conversation_id: str) -> "Conversation":
+        """The stateful face of one conversation.
+
+        Raises:
+            ConfigurationError: the client has no memory to hold it.
+        """
+        if self._memory.store is None:
+            raise ConfigurationError("this client has no memory; make it with memory=InMemoryChatMemory() or another store")
+        return Conversation(self, conversation_id, self._memory)
+
+    def describe(self) -> str:
+        """The onion as it is: one line a layer, outermost first, with the grains each layer takes part in."""
+        lines = [f"{type(one).__name__}: {', '.join(_grains(one)) or 'nothing'}" for one in self._filters]
+        lines.append(f"model: {self._model!r}")
+        lines.append(f"tools: {', '.join(self._tools) or 'none'}")
+        return "\n".join(lines)
+
+    async def aclose(self) -> None:
+        """Close the model's connections. Closing twice is harmless."""
+        close = getattr(self._model, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _request(
+        self,
+        messages: Input,
+        conversation_id: str | None,
+        tool_context: Mapping[str, Any] | None,
+        options: ChatOptions | None,
+        limits: Limits | None,
+    ) -> TurnRequest:
+        """The one place where a call's arguments and the client's defaults meet."""
+        given = as_messages(messages)
+        _check_input(given)
+        context = _context(tool_context, conversation_id, uuid4().hex)
+        return TurnRequest(
+            given,
+            Turn(context.turn_id, context),
+            tuple(self._tools.values()),
+            self._options if options is None else options.over(self._options),
+            self._limits if limits is None else limits,
+            context,
+        )
+
+    async def _run_turn(self, request: TurnRequest) -> InvokeResult:
+        turn = request.turn
+        with turn.open_scope(request.limits.seconds):
+            return await self._run(request)
+        # Only this scope ends here: somebody else's cancellation goes on as CancelledError.
+        if turn.cancelled:
+            return turn_result(turn, "cancelled")
+        return turn_result(turn, "limit", limit="seconds")
+
+    async def _call_model(self, request: ChatRequest) -> ChatResponse:
+        """The inside of the onion: the request as it is sent, the reply as it comes."""
+        if self._system is not None:
+            request = replace(request, messages=[self._system, *request.messages])
+        sink = request.turn.sink if request.turn is not None else None
+        if sink is None:
+            return await self._model.chat(request)
+        sink.begin_reply()
+        async with self._model.stream(request) as stream:
+            if isinstance(stream, BatchedChatStream):
+                async for batch in stream.batches():
+                    await sink.send(batch)
+            else:
+                async for event in stream:
+                    await sink.send((event,))
+            return stream.response
+
+
+class Conversation:
+    """One conversation of a client: the same calls without the id."""
+
+    def __init__(self, client: ChatClient, conversation_id: str, memory: MemoryFilter) -> None:
+        self.id = conversation_id
+        self._client = client
+        self._memory = memory
+
+    async def send(
+        self,
+        messages: Input,
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+    ) -> InvokeResult:
+        """Run one turn; see `ChatClient.invoke`."""
+        return await self._client.invoke(
+            messages, conversation_id=self.id, tool_context=tool_context, options=options, limits=limits
+        )
+
+    def stream(
+        self,
+        messages: Input,
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+    ) -> TurnStream:
+        """Run one turn and read along; see `ChatClient.stream`."""
+        return self._client.stream(
+            messages, conversation_id=self.id, tool_context=tool_context, options=options, limits=limits
+        )
+
+    async def history(self) -> Sequence[Message]:
+        """All messages of the conversation, oldest first, as they are stored."""
+        return await self._store.get(self.id)
+
+    async def reset(self) -> None:
+        """Forget the conversation, after the turn that is running, if one is."""
+        async with self._memory.hold_turn(self.id):
+            await self._store.clear(self.id)
+
+    @property
+    def _store(self) -> ChatMemory:
+        store = self._memory.store
+        assert store is not None  # ChatClient.conversation has looked
+        return getattr(store, "store", store)
+
+
+def _resolve_model(model: ChatModel | str) -> ChatModel:
+    if not isinstance(model, str):
+        return model
+    from agentcore.providers.presets import chat_model
+
+    return chat_model(model)
+
+
+def _with_memory(
+    filters: Sequence[Filter], memory: ChatMemory | None, on_busy: BusyPolicy, busy_timeout: float | None
+) -> tuple[tuple[Filter, ...], MemoryFilter]:
+    own = [one for one in filters if isinstance(one, MemoryFilter)]
+    if len(own) > 1 or (own and memory is not None):
+        raise ConfigurationError("two memories: give either memory=… or one MemoryFilter in filters, not both")
+    if own:
+        return tuple(filters), own[0]
+    memory_filter = MemoryFilter(memory, on_busy=on_busy, busy_timeout=busy_timeout)
+    return (*filters, memory_filter), memory_filter
+
+
+def _context(values: Mapping[str, Any] | None, conversation_id: str | None, turn_id: str) -> ToolContext:
+    if conversation_id is not None:
+        if not conversation_id:
+            raise InvalidInputError("conversation_id is empty; leave it out for a turn that is remembered nowhere")
+        values = {**(values or {}), "conversation_id": conversation_id}
+    return ToolContext(values, turn_id=turn_id)
+
+
+def _check_input(messages: Sequence[Message]) -> None:
+    if not messages:
+        raise InvalidInputError("there is nothing to say: messages is empty; give at least one message")
+    for index, message in enumerate(messages):
+        if isinstance(message, UserMessage) and not (
+            message.content.strip() if isinstance(message.content, str) else message.content
+        ):
+            raise InvalidInputError(f"message {index} is empty: a user message needs text or parts")
+
+
+def _grains(one: Filter) -> list[str]:
+    grains = {"around_turn": "turn", "around_chat": "chat", "around_tool": "tool", "transform_stream": "stream"}
+    return [name for method, name in grains.items() if overridden([one], method)]

@@ -1,0 +1,1 @@
+"""Wire formats: neutral values to bytes and back. No I/O, no state between calls."""

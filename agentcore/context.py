@@ -1,0 +1,66 @@
+"""ToolContext: the flat, request-scoped mapping that tools and filters read, and how writes are folded into it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+Reducer: TypeAlias = Callable[[Any, Any], Any]
+"""Folds a slot's old value (`None` if it has none) and one written value into the new value."""
+
+
+class ToolContext(Mapping[str, Any]):
+    """What a request knows about itself: `{"conversation_id": …, "user_id": …}`.
+
+    Immutable; holds no messages, no history and no trace, and is not persisted. Inside a tool it also knows the call.
+
+    Attributes:
+        conversation_id: the conversation of this turn, or None.
+        turn_id: the turn this call belongs to; empty outside a turn.
+        call_id: the id of the running tool call; empty outside a tool.
+    """
+
+    __slots__ = ("_values", "call_id", "turn_id")
+
+    def __init__(self, values: Mapping[str, Any] | None = None, *, turn_id: str = "", call_id: str = "") -> None:
+        if isinstance(values, ToolContext):
+            values = values._values
+        self._values: dict[str, Any] = dict(values) if values else {}
+        self.turn_id = turn_id
+        self.call_id = call_id
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self._values.get("conversation_id")
+
+    @property
+    def call_key(self) -> str:
+        """A key that is the same for every attempt at this call (`turn_id:call_id`): make effects idempotent on it."""
+        return f"{self.turn_id}:{self.call_id}"
+
+    def for_call(self, call_id: str) -> "ToolContext":
+        """The same snapshot, as seen from inside one tool call."""
+        view = ToolContext.__new__(ToolContext)
+        view._values = self._values
+        view.turn_id = self.turn_id
+        view.call_id = call_id
+        return view
+
+    def fold(self, writes: Iterable[Mapping[str, Any]], reducers: Mapping[str, Reducer]) -> "ToolContext":
+        """A new context with `writes` folded in, in the order given; without a reducer the last writer wins."""
+        values = dict(self._values)
+        for write in writes:
+            for key, value in write.items():
+                reduce = reducers.get(key)
+                values[key] = value if reduce is None else reduce(values.get(key), value)
+        return ToolContext(values, turn_id=self.turn_id)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"ToolContext({', '.join(sorted(self._values))})"  # keys only: values may be private

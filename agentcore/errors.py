@@ -1,0 +1,113 @@
+"""The one tree of errors. Every error of the library is an `AgentCoreError` with a `kind`."""
+
+from typing import Literal, TypeAlias
+
+ErrorKind: TypeAlias = Literal[
+    "auth",
+    "permission",
+    "not_found",
+    "invalid_request",
+    "context_length",
+    "content_filter",
+    "rate_limit",
+    "quota",
+    "overloaded",
+    "server",
+    "timeout",
+    "network",
+    "decode",
+    "conflict",
+]
+
+
+class AgentCoreError(Exception):
+    """Base of all errors of the library."""
+
+    kind: ErrorKind = "invalid_request"
+    retryable: bool = False
+
+
+class ConfigurationError(AgentCoreError, ValueError):
+    """Something was set up wrongly: a missing key, two tools of one name, a URL without a scheme."""
+
+
+class InvalidInputError(AgentCoreError, ValueError):
+    """The messages given to a call cannot be a turn: none at all, or in an order no provider accepts."""
+
+
+class UnsupportedContentError(AgentCoreError):
+    """A codec cannot carry a part; content is never dropped in silence."""
+
+
+class ConversationBusyError(AgentCoreError):
+    """Another turn of the same conversation is running and the caller chose not to wait (any longer)."""
+
+    kind = "conflict"
+    retryable = True
+
+
+class ProviderError(AgentCoreError):
+    """A provider refused, failed or could not be reached.
+
+    Attributes:
+        kind: what went wrong, in neutral words.
+        provider: name of the provider.
+        status: HTTP status, if there was one.
+        retryable: whether the same request may succeed later.
+        retry_after: seconds the provider asked to wait.
+        request_id: the provider's id of the request, for its support.
+        partial_text: text that had reached the caller before a stream broke.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind,
+        provider: str = "",
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+        partial_text: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind: ErrorKind = kind
+        self.provider = provider
+        self.status = status
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.request_id = request_id
+        self.partial_text = partial_text
+
+    def __str__(self) -> str:
+        where = [self.provider or "provider", self.kind]
+        if self.status is not None:
+            where.append(str(self.status))
+        tail = f" (request {self.request_id})" if self.request_id else ""
+        return f"{' '.join(where)}: {self.message}{tail}"
+
+
+class DecodeError(ProviderError):
+    """A provider's answer could not be read; the message shows a short excerpt."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retryable: bool = False,
+        request_id: str | None = None,
+        partial_text: str = "",
+    ) -> None:
+        super().__init__(
+            message,
+            kind="decode",
+            provider=provider,
+            status=status,
+            retryable=retryable,
+            request_id=request_id,
+            partial_text=partial_text,
+        )

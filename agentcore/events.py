@@ -1,0 +1,50 @@
+"""What a stream delivers, event by event."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from agentcore.messages import ToolCall, ToolMessage
+
+
+class TextDelta(Struct, frozen=True, gc=False, tag_field="type", tag="text"):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ReasoningDelta(Struct, frozen=True, gc=False, tag_field="type", tag="reasoning"):
+    """A piece of the model's readable thoughts."""
+
+    text: str
+
+
+class ToolCallDelta(Struct, frozen=True, gc=False, tag_field="type", tag="tool_call"):
+    """A piece of a tool call as it is written: `index` counts the calls of the reply, `arguments` is raw JSON text.
+
+    `id` and `name` are what is known of them so far (empty until the provider says them).
+    """
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolStarted(Struct, frozen=True, gc=False, tag_field="type", tag="tool_started"):
+    """A tool begins to run."""
+
+    call: ToolCall
+
+
+class ToolFinished(Struct, frozen=True, gc=False, tag_field="type", tag="tool_finished"):
+    """A tool ended; `message` is what the model will be told."""
+
+    message: ToolMessage
+
+
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+"""What a model's stream delivers."""
+
+TurnEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | ToolStarted | ToolFinished
+"""What a streamed turn delivers: the events of its model calls, and its tools'."""

@@ -1,0 +1,88 @@
+"""What goes into a turn and what comes out of it: the request, its limits, the result."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from agentcore.chat import NO_OPTIONS, ChatOptions, ToolSchema
+from agentcore.context import ToolContext
+from agentcore.messages import AssistantMessage, FinishReason, Message
+from agentcore.turn import Turn
+from agentcore.usage import UNKNOWN_USAGE, Usage
+
+TurnStatus: TypeAlias = Literal["completed", "paused", "limit", "cancelled", "blocked"]
+"""How a turn ended. Only `completed` is a full answer; the others keep everything done so far."""
+
+LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "seconds", "max_tokens"]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds of one turn; `None` is no bound. Reaching one ends the turn with status `limit`, never with an error.
+
+    Attributes:
+        model_calls: requests to the model.
+        tool_calls: tools run.
+        tokens: input and output tokens together, as the provider counts them.
+        seconds: wall time.
+    """
+
+    model_calls: int | None = 50
+    tool_calls: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class TurnRequest(Struct, frozen=True):
+    """One turn, as turn filters see it: what is new, and what it may use.
+
+    Attributes:
+        messages: the delta: what the user said, not the history.
+        tools: what the model may call.
+    """
+
+    messages: Sequence[Message]
+    turn: Turn
+    tools: Sequence[ToolSchema] = ()
+    options: ChatOptions = NO_OPTIONS
+    limits: Limits = DEFAULT_LIMITS
+    context: ToolContext = ToolContext()
+
+
+class InvokeResult(Struct, frozen=True, kw_only=True):
+    """How a turn ended and what it brought.
+
+    Attributes:
+        status: `completed`, or why it stopped earlier.
+        message: the last reply of the model; None if there is none.
+        messages: what this turn added to the conversation, in stored order: input, replies, tool results.
+        finish_reason: why the last reply ended.
+        usage: the tokens of all model calls of the turn.
+        tool_context: the context after all tools' writes.
+        limit: with status `limit`: which one.
+        model_calls: requests made to the model.
+        tool_calls: tools run.
+    """
+
+    status: TurnStatus
+    turn_id: str
+    conversation_id: str | None = None
+    message: AssistantMessage | None = None
+    messages: tuple[Message, ...] = ()
+    finish_reason: FinishReason | None = None
+    usage: Usage = UNKNOWN_USAGE
+    tool_context: ToolContext = ToolContext()
+    limit: LimitName | None = None
+    model_calls: int = 0
+    tool_calls: int = 0
+    direct_text: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer: text of the last reply, or of the tools whose results are the answer (`return_direct`)."""
+        if self.direct_text is not None:
+            return self.direct_text
+        return (self.message.content if self.message is not None else None) or ""

@@ -1,0 +1,1 @@
+"""The onion around the model call, the tools and the turn."""

@@ -1,0 +1,111 @@
+"""MemoryFilter: turns a delta into a whole history on the way in, stores the delta with its reply on the way out."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+import anyio
+from msgspec.structs import replace
+
+from agentcore.chat import ChatRequest, ChatResponse
+from agentcore.exchange import InvokeResult, TurnRequest
+from agentcore.filters.base import ChatCall, Filter, TurnCall
+from agentcore.memory.base import BusyPolicy, ChatMemory, TurnLocking
+from agentcore.memory.history import ConversationHistory
+from agentcore.memory.in_memory import InMemoryChatMemory
+from agentcore.memory.locks import ConversationLocks
+from agentcore.messages import Message
+from agentcore.turn import Turn, TurnHistory
+
+logger = logging.getLogger("agentcore.memory")
+
+CLEANUP_SECONDS = 5.0
+"""How long a broken-off turn may take to store what its reader was given."""
+
+
+class MemoryFilter(Filter):
+    """The conversation's memory as a layer of the onion.
+
+    Around a turn it holds the conversation's place (two turns of one conversation never interleave) and opens its
+    history; around a model call it puts the history before the delta, and stores delta and reply together, all or none.
+    Without a store or a conversation id the history is the turn's own and is gone with it.
+
+    Args:
+        store: where conversations live; None remembers nothing.
+        on_busy: what a turn does when another one of its conversation is running.
+        busy_timeout: seconds a turn waits for its place at most; None waits as long as it takes.
+    """
+
+    def __init__(
+        self,
+        store: ChatMemory | None = None,
+        *,
+        on_busy: BusyPolicy = "wait",
+        busy_timeout: float | None = None,
+    ) -> None:
+        self.store = store
+        self.on_busy: BusyPolicy = on_busy
+        self.busy_timeout = busy_timeout
+        self._locking: TurnLocking = store if isinstance(store, TurnLocking) else ConversationLocks()
+
+    def hold_turn(self, conversation_id: str, turn: Turn | None = None) -> AbstractAsyncContextManager[None]:
+        """Hold the conversation's place for the length of the block.
+
+        Raises:
+            ConversationBusyError: refused, or waited in vain.
+        """
+        return self._locking.lock_turn(
+            conversation_id,
+            on_busy=self.on_busy,
+            timeout=self.busy_timeout,
+            supersede=turn.cancel if turn is not None else None,
+        )
+
+    async def around_turn(self, request: TurnRequest, call_next: TurnCall) -> InvokeResult:
+        """Open the turn's history, holding the conversation's place."""
+        conversation_id = request.context.conversation_id
+        if self.store is None or conversation_id is None:
+            request.turn.history = ConversationHistory(InMemoryChatMemory(), request.turn.id)
+            return await call_next(request)
+        async with self.hold_turn(conversation_id, request.turn):
+            request.turn.history = ConversationHistory(self.store, conversation_id)
+            return await call_next(request)
+
+    async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
+        """Send history and delta, store delta and reply.
+
+        Raises:
+            InvalidInputError: the delta cannot follow the history; nothing was stored.
+        """
+        turn = request.turn
+        if turn is not None and turn.history is not None:
+            return await _remembered(request, turn, turn.history, call_next)
+        conversation_id = request.context.conversation_id
+        if turn is None or self.store is None or conversation_id is None:
+            return await call_next(request)
+        async with self.hold_turn(conversation_id):
+            return await _remembered(request, turn, ConversationHistory(self.store, conversation_id), call_next)
+
+
+async def _remembered(
+    request: ChatRequest, turn: Turn, history: TurnHistory, call_next: ChatCall
+) -> ChatResponse:
+    messages = await history.view(request.messages)
+    due = history.due
+    try:
+        response = await call_next(replace(request, messages=messages))
+    except BaseException as error:
+        if turn.sink is not None:
+            partial = turn.sink.partial_reply(cancelled=not isinstance(error, Exception))
+            if partial is not None:
+                await _store_partial(history, [*due, partial])
+        raise
+    await history.append((*due, response.message))
+    return response
+
+
+async def _store_partial(history: TurnHistory, messages: Sequence[Message]) -> None:
+    with anyio.move_on_after(CLEANUP_SECONDS, shield=True) as scope:
+        await history.append(messages)
+    if scope.cancelled_caught:
+        logger.error("the interrupted reply could not be stored within %g s", CLEANUP_SECONDS)

@@ -1,0 +1,76 @@
+"""One turn at a time per conversation, inside one process."""
+
+from asyncio import Lock
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from agentcore.errors import ConversationBusyError
+from agentcore.memory.base import BusyPolicy
+
+
+class _Place:
+    """The one place of a conversation: who holds it, and how many hold or wait for it."""
+
+    __slots__ = ("lock", "supersede", "users")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.supersede: Callable[[], None] | None = None
+
+
+class ConversationLocks:
+    """Fair locks by conversation id; a conversation nobody uses costs nothing."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, _Place] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @asynccontextmanager
+    async def lock_turn(
+        self,
+        conversation_id: str,
+        *,
+        on_busy: BusyPolicy = "wait",
+        timeout: float | None = None,  # noqa: ASYNC109 - a bound on the wait alone, not on the block
+        supersede: Callable[[], None] | None = None,
+    ) -> AsyncIterator[None]:
+        """See `TurnLocking.lock_turn`."""
+        place = self._places.get(conversation_id)
+        if place is None:
+            place = self._places[conversation_id] = _Place()
+        elif on_busy == "reject":
+            raise ConversationBusyError(
+                f"conversation {conversation_id!r} has a running turn; wait for it, or call with on_busy='wait'"
+            )
+        elif on_busy == "supersede" and place.supersede is not None:
+            place.supersede()
+        place.users += 1
+        try:
+            await _acquire(place, conversation_id, timeout)
+            try:
+                place.supersede = supersede
+                yield
+            finally:
+                place.supersede = None
+                place.lock.release()
+        finally:
+            place.users -= 1
+            if not place.users:
+                del self._places[conversation_id]
+
+
+async def _acquire(place: _Place, conversation_id: str, seconds: float | None) -> None:
+    if seconds is None or not place.lock.locked():
+        await place.lock.acquire()
+        return
+    with anyio.move_on_after(seconds) as scope:
+        await place.lock.acquire()
+    if scope.cancelled_caught:
+        raise ConversationBusyError(
+            f"conversation {conversation_id!r} was still busy after {seconds:g} s; raise the timeout or try again later"
+        )

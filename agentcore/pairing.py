@@ -1,0 +1,129 @@
+"""Healing: any list of messages made into a history that every provider accepts, deterministically."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agentcore.messages import AssistantMessage, Message, ToolCall, ToolMessage
+
+INTERRUPTED_RESULT = "This tool call was interrupted before it gave a result. It may or may not have taken effect."
+
+
+class Repair(Struct, frozen=True):
+    """One thing that healing changed: the index in the original list, and what was done."""
+
+    index: int
+    detail: str
+
+    def __str__(self) -> str:
+        return f"message {self.index}: {self.detail}"
+
+
+def interrupted_result(call: ToolCall) -> ToolMessage:
+    """The answer to a call that never got its own."""
+    return ToolMessage(call.id, call.name, INTERRUPTED_RESULT, is_error=True)
+
+
+def heal(messages: Sequence[Message]) -> tuple[Sequence[Message], list[Repair]]:
+    """Make a history whole: every call answered once, right after its message, in call order; nothing else changed.
+
+    Calls without a result get an "interrupted" one; results that stand elsewhere are brought to their call; results
+    without a call are left out, as are second results; ids missing or repeated within a batch are given or made
+    different. A history that is whole is returned as it is (the same object). Pure and deterministic: the same
+    history heals to the same messages, and appending to it leaves the healed prefix as it was, unless what is appended
+    answers a call.
+    """
+    position = _first_breach(messages)
+    if position is None:
+        return messages, []
+    return _Healing(messages).run(position)
+
+
+def _first_breach(messages: Sequence[Message]) -> int | None:
+    """Index of the first message from which on healing has to look, or None if the history is whole and in order."""
+    index, count = 0, len(messages)
+    while index < count:
+        message = messages[index]
+        if type(message) is ToolMessage:
+            return index
+        if type(message) is AssistantMessage and message.tool_calls:
+            calls = message.tool_calls
+            size = len(calls)
+            if size > 1 and len({call.id for call in calls}) != size:
+                return index
+            for offset, call in enumerate(calls, index + 1):
+                if not call.id or offset >= count:
+                    return index
+                answer = messages[offset]
+                if type(answer) is not ToolMessage or answer.tool_call_id != call.id:
+                    return index
+            index += size
+        index += 1
+    return None
+
+
+class _Healing:
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.repairs: list[Repair] = []
+        self.used: set[int] = set()  # indexes of results that have found their call
+
+    def run(self, start: int) -> tuple[list[Message], list[Repair]]:
+        healed = list(self.messages[:start])
+        for index in range(start, len(self.messages)):
+            message = self.messages[index]
+            if isinstance(message, ToolMessage):
+                if index not in self.used:
+                    self.repairs.append(Repair(index, f"left out a result without a call ({message.tool_call_id!r})"))
+            elif isinstance(message, AssistantMessage) and message.tool_calls:
+                healed.extend(self.batch(index, message))
+            else:
+                healed.append(message)
+        return healed, sorted(self.repairs, key=lambda repair: repair.index)
+
+    def batch(self, index: int, message: AssistantMessage) -> list[Message]:
+        calls = self.with_ids(index, message.tool_calls)
+        if calls is not message.tool_calls:
+            message = replace(message, tool_calls=calls)
+        results: list[Message] = []
+        expected = index + 1
+        for original, call in zip(self.messages[index].tool_calls, calls, strict=True):  # type: ignore[union-attr]
+            found = self.find_result(index, original.id)
+            if found is None:
+                self.repairs.append(Repair(index, f"answered call {call.id!r} ({call.name}) as interrupted"))
+                results.append(interrupted_result(call))
+                continue
+            self.used.add(found)
+            if found != expected:
+                self.repairs.append(Repair(found, f"brought the result of {call.id!r} to its call"))
+            expected = found + 1
+            result = self.messages[found]
+            assert isinstance(result, ToolMessage)
+            results.append(result if result.tool_call_id == call.id else replace(result, tool_call_id=call.id))
+        return [message, *results]
+
+    def find_result(self, index: int, call_id: str) -> int | None:
+        """The first unused result with this id, up to the next message that uses the id for a call of its own."""
+        for position in range(index + 1, len(self.messages)):
+            message = self.messages[position]
+            if isinstance(message, ToolMessage):
+                if message.tool_call_id == call_id and position not in self.used:
+                    return position
+            elif isinstance(message, AssistantMessage) and any(call.id == call_id for call in message.tool_calls):
+                return None
+        return None
+
+    def with_ids(self, index: int, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        seen: set[str] = set()
+        renamed: list[ToolCall] = []
+        for position, call in enumerate(calls):
+            call_id = call.id or f"call_{index}_{position}"
+            while call_id in seen:
+                call_id = f"{call_id}_{position}"
+            if call_id != call.id:
+                self.repairs.append(Repair(index, f"gave call {position} ({call.name}) the id {call_id!r}"))
+                call = replace(call, id=call_id)  # noqa: PLW2901
+            seen.add(call_id)
+            renamed.append(call)
+        return tuple(renamed) if self.repairs else calls

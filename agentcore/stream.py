@@ -1,0 +1,158 @@
+"""TurnStream: a turn that runs while its events are read; and the channel between the two."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from agentcore.events import ReasoningDelta, TextDelta, TurnEvent
+from agentcore.exchange import InvokeResult
+from agentcore.filters.base import StreamTransform
+from agentcore.messages import AssistantMessage
+from agentcore.turn import Turn
+
+BUFFERED_BATCHES = 16
+"""Network reads that may wait for a slow reader before the provider's stream is held back."""
+
+
+class EventChannel:
+    """Events on their way from the running turn to its reader, batch by batch, bounded. Satisfies `turn.EventSink`."""
+
+    def __init__(self) -> None:
+        # Made for the turn that is about to start: streams that nobody closes would warn about it.
+        self._send, self._receive = anyio.create_memory_object_stream[Sequence[TurnEvent]](BUFFERED_BATCHES)
+        self._sent = 0
+        self._taken = 0
+        self._reply_start = 0
+        self._reply: list[TurnEvent] = []
+
+    def begin_reply(self) -> None:
+        """A model call starts."""
+        self._reply_start = self._sent
+        self._reply = []
+
+    async def send(self, events: Sequence[TurnEvent]) -> None:
+        """Hand events over; waits while the buffer is full."""
+        if not events:
+            return
+        self._sent += len(events)
+        self._reply.extend(events)
+        await self._send.send(events)
+
+    def partial_reply(self, *, cancelled: bool) -> AssistantMessage | None:
+        """What the reader gets of the reply that broke off, marked `interrupted`; None if nothing."""
+        events = self._reply[: max(0, self._taken - self._reply_start)] if cancelled else self._reply
+        text = "".join([event.text for event in events if isinstance(event, TextDelta)])
+        reasoning = "".join([event.text for event in events if isinstance(event, ReasoningDelta)])
+        if not text and not reasoning:
+            return None
+        return AssistantMessage(text or None, reasoning=reasoning or None, finish_reason="interrupted")
+
+    def close(self) -> None:
+        """Nothing more will be sent."""
+        self._send.close()
+
+    def close_reading(self) -> None:
+        """Nothing more will be read."""
+        self._receive.close()
+
+    async def events(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        """The events, one by one, until the channel is closed or the turn is cancelled."""
+        async for batch in self._receive:
+            for event in batch:
+                if turn.cancelled:
+                    return
+                self._taken += 1  # before the yield: the reader has it, even if it is cancelled while holding it
+                yield event
+
+
+class TurnStream:
+    """A running turn: iterate its events to their end, then read `result`.
+
+    Leaving the `async with` block earlier ends the turn: what was delivered is kept, its status is `cancelled`.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[], Awaitable[InvokeResult]],
+        turn: Turn,
+        transforms: Sequence[StreamTransform],
+    ) -> None:
+        self.turn = turn
+        self._run = run
+        self._transforms = transforms
+        self._result: InvokeResult | None = None
+        self._error: BaseException | None = None
+        self._tasks: TaskGroup | None = None
+        self._source: AsyncGenerator[TurnEvent, None] | None = None
+        self._events: AsyncIterator[TurnEvent] | None = None
+
+    @property
+    def result(self) -> InvokeResult:
+        """How the turn ended; there when the events are read to their end or the block is left.
+
+        Raises:
+            RuntimeError: the turn is still running.
+        """
+        if self._result is not None:
+            return self._result
+        if self._error is not None:
+            raise self._error
+        raise RuntimeError("the turn is still running: read its events to their end before you ask for the result")
+
+    @property
+    async def text(self) -> AsyncIterator[str]:
+        """The pieces of text alone."""
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    def cancel(self) -> None:
+        """Stop the turn; iteration ends, `result.status` is `cancelled`."""
+        self.turn.cancel()
+
+    def __aiter__(self) -> AsyncIterator[TurnEvent]:
+        if self._events is None:
+            raise RuntimeError("open the stream first: async with client.stream(...) as turn")
+        return self._events
+
+    async def __aenter__(self) -> Self:
+        self._channel = EventChannel()
+        self.turn.sink = self._channel
+        self._source = self._read()
+        self._events = self._source
+        for transform in reversed(self._transforms):
+            self._events = transform(self._events)
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._run_turn)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        if self._result is None and self._error is None:
+            self.turn.cancel()
+        # Without the exception: the task group would wrap the caller's own into a group; the turn's task never raises.
+        await self._tasks.__aexit__(None, None, None)
+        for events in (self._events, self._source):
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+        self._channel.close_reading()
+
+    async def _run_turn(self) -> None:
+        try:
+            self._result = await self._run()
+        except Exception as error:  # noqa: BLE001 - carried to the reader, who raises it
+            self._error = error
+        finally:
+            self._channel.close()
+
+    async def _read(self) -> AsyncGenerator[TurnEvent, None]:
+        async for event in self._channel.events(self.turn):
+            yield event
+        if self._error is not None:
+            raise self._error

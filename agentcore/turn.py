@@ -1,0 +1,114 @@
+"""Turn: the handle that travels with every request of one turn, from the client down to the memory and the stream."""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import anyio
+from anyio import CancelScope
+
+from agentcore.context import ToolContext
+from agentcore.events import TurnEvent
+from agentcore.messages import AssistantMessage, FinishReason, Message
+from agentcore.usage import UNKNOWN_USAGE
+
+
+class TurnHistory(Protocol):
+    """The record a turn reads and writes: a conversation in a store, or, without one, the turn's own."""
+
+    @property
+    def added(self) -> tuple[Message, ...]:
+        """What this turn has stored so far, in stored order."""
+        ...
+
+    async def view(self, delta: Sequence[Message]) -> Sequence[Message]:
+        """What the model should see: the whole history, healed and cut to the window, then `delta`."""
+        ...
+
+    @property
+    def due(self) -> tuple[Message, ...]:
+        """What the last `view` took in and the record does not hold yet: stored together with the reply."""
+        ...
+
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store messages, all or none."""
+        ...
+
+
+class EventSink(Protocol):
+    """Where the events of a streamed turn go."""
+
+    def begin_reply(self) -> None:
+        """A model call starts: what was delivered before belongs to earlier replies."""
+        ...
+
+    async def send(self, events: Sequence[TurnEvent]) -> None:
+        """Deliver events; returns when the reader's bounded buffer has taken them."""
+        ...
+
+    def partial_reply(self, *, cancelled: bool) -> AssistantMessage | None:
+        """What the reader gets of the reply that broke off, marked `interrupted`; None if nothing.
+
+        A cancelled reader got what it took; after an error it still gets all that was sent.
+        """
+        ...
+
+
+class Turn:
+    """One turn: a whole exchange, from what the user said to the model's last answer, and what it has done so far.
+
+    Attributes:
+        id: unique; part of every tool call's key.
+        context: the tool context as the last batch left it.
+        history: the record of the conversation as this turn sees it.
+        sink: where stream events go; None when nobody reads along.
+        reply: the last reply of the model.
+        finish_reason: why that reply ended.
+        usage: tokens of all model calls so far.
+        model_calls: requests made to the model.
+        tool_calls: tools run.
+    """
+
+    __slots__ = (
+        "_scope",
+        "cancelled",
+        "context",
+        "finish_reason",
+        "history",
+        "id",
+        "model_calls",
+        "reply",
+        "sink",
+        "tool_calls",
+        "usage",
+    )
+
+    def __init__(self, turn_id: str, context: ToolContext, *, sink: EventSink | None = None) -> None:
+        self.id = turn_id
+        self.context = context
+        self.sink = sink
+        self.history: TurnHistory | None = None
+        self.reply: AssistantMessage | None = None
+        self.finish_reason: FinishReason | None = None
+        self.usage = UNKNOWN_USAGE
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.cancelled = False
+        self._scope: CancelScope | None = None
+
+    def open_scope(self, seconds: float | None) -> CancelScope:
+        """The scope in which the turn runs; ends by itself after `seconds`."""
+        deadline = math.inf if seconds is None else anyio.current_time() + seconds
+        self._scope = CancelScope(deadline=deadline)
+        if self.cancelled:
+            self._scope.cancel()
+        return self._scope
+
+    def cancel(self) -> None:
+        """End this turn from outside: its tools are stopped, its history is made whole, its status is `cancelled`."""
+        self.cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def __repr__(self) -> str:
+        return f"Turn({self.id})"

@@ -1,0 +1,89 @@
+"""Healing: any list of messages becomes whole, and a whole one is left alone."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from agentcore.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    check_history,
+)
+from agentcore.pairing import heal, interrupted_result
+
+U, A, B = UserMessage("u"), ToolCall("a", "f"), ToolCall("b", "g")
+RA, RB = ToolMessage("a", "f", "1"), ToolMessage("b", "g", "2")
+
+
+def calls(*made: ToolCall) -> AssistantMessage:
+    return AssistantMessage(None, made)
+
+
+@pytest.mark.parametrize(
+    ("broken", "whole"),
+    [
+        ([U, calls(A, B), RA, U], [U, calls(A, B), RA, interrupted_result(B), U]),
+        ([U, calls(A)], [U, calls(A), interrupted_result(A)]),
+        ([calls(A, B), RB, RA], [calls(A, B), RA, RB]),
+        ([calls(A), U, RA], [calls(A), RA, U]),
+        ([SystemMessage("s"), RA, U], [SystemMessage("s"), U]),
+        ([calls(A), RA, RA, U], [calls(A), RA, U]),
+        (
+            [calls(A), calls(A), RA],
+            [calls(A), interrupted_result(A), calls(A), RA],
+        ),
+        (
+            [calls(A, A), RA, ToolMessage("a", "f", "2")],
+            [calls(A, ToolCall("a_1", "f")), RA, ToolMessage("a_1", "f", "2")],
+        ),
+    ],
+    ids=["dangling", "at-the-end", "order", "late-result", "orphan", "twice", "id-of-two-batches", "id-of-two-calls"],
+)
+def test_breach_is_repaired(broken: list[Message], whole: list[Message]) -> None:
+    healed, repairs = heal(broken)
+    assert list(healed) == whole
+    assert repairs
+    assert check_history(healed) == []
+
+
+def test_whole_history_is_returned_as_it_is() -> None:
+    history = [U, calls(A, B), RA, RB, AssistantMessage("done"), U]
+    healed, repairs = heal(history)
+    assert healed is history
+    assert repairs == []
+
+
+ids = st.sampled_from(["a", "b", "c", ""])
+messages = st.one_of(
+    st.builds(UserMessage, st.text(max_size=3)),
+    st.builds(SystemMessage, st.text(max_size=3)),
+    st.builds(ToolMessage, ids, st.just("f"), st.text(max_size=3)),
+    st.builds(AssistantMessage, st.just("x"), st.lists(st.builds(ToolCall, ids, st.just("f")), max_size=3).map(tuple)),
+)
+
+
+@given(st.lists(messages, max_size=12))
+def test_healing_makes_any_list_whole(history: list[Message]) -> None:
+    healed, _ = heal(history)
+    assert check_history(healed) == []
+
+
+@given(st.lists(messages, max_size=12))
+def test_healing_is_idempotent_and_keeps_all_but_results(history: list[Message]) -> None:
+    healed, _ = heal(history)
+    again, repairs = heal(healed)
+    assert again is healed
+    assert not repairs
+    kept = [message for message in healed if isinstance(message, UserMessage | SystemMessage)]
+    assert kept == [message for message in history if isinstance(message, UserMessage | SystemMessage)]
+
+
+@given(st.lists(messages, max_size=8), st.text(min_size=1, max_size=3))
+def test_appending_leaves_the_healed_prefix(history: list[Message], text: str) -> None:
+    before, _ = heal(history)
+    after, _ = heal([*history, UserMessage(text)])
+    assert list(after[: len(before)]) == list(before)
