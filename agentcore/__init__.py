@@ -53,6 +53,9 @@ from agentcore.messages import (
     check_history,
 )
 from agentcore.pairing import Repair, heal
+from agentcore.providers.anthropic import AnthropicChatModel
+from agentcore.providers.openai import OpenAIChatModel
+from agentcore.providers.presets import chat_model
 from agentcore.stream import TurnStream
 from agentcore.tools.batch import BatchResult
 from agentcore.tools.errors import ToolError, TransientToolError

@@ -1,0 +1,233 @@
+"""Neutral to OpenAI Chat Completions: the request body."""
+
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from agentcore.chat import ChatOptions, ChatRequest, ToolSchema
+from agentcore.codecs.dialect import Dialect
+from agentcore.codecs.shared import LegalIds, encode_json
+from agentcore.errors import UnsupportedContentError
+from agentcore.messages import (
+    AssistantMessage,
+    AudioPart,
+    Content,
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+from agentcore.pairing import heal
+
+logger = logging.getLogger("agentcore.codecs")
+
+# OpenAI API reference, "max_completion_tokens" and "temperature": not with these families.
+_REASONING_MODEL = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9](?!.*chat))", re.IGNORECASE)
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+FORMAT = "openai-chat"
+"""Tag of this codec's replay payloads."""
+
+
+def request_body(
+    request: ChatRequest, provider: str, dialect: Dialect, names: Mapping[str, str], *, stream: bool
+) -> dict[str, Any]:
+    """The whole body, keys in a fixed order."""
+    options = request.options
+    body: dict[str, Any] = {"model": options.model, "messages": wire_messages(request.messages, provider, dialect, names)}
+    if request.tools:
+        body["tools"] = [_wire_tool(one, dialect, names) for one in request.tools]
+        if options.tool_choice is not None:
+            body["tool_choice"] = _tool_choice(options.tool_choice, names)
+        if options.parallel_tool_calls is not None and dialect.parallel_flag:
+            body["parallel_tool_calls"] = options.parallel_tool_calls
+    _put_settings(body, options, dialect)
+    if options.response_format is not None:
+        _put_response_format(body, options.response_format, dialect)
+    if stream:
+        body["stream"] = True
+        if dialect.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    body.update(options.extra)
+    return body
+
+
+def wire_messages(
+    messages: Sequence[Message], provider: str, dialect: Dialect, names: Mapping[str, str]
+) -> list[Any]:
+    """The messages in wire form. Those whose stored form is the wire form are passed through as they are."""
+    ids = LegalIds(dialect.call_id, dialect.call_id_length)
+    wire: list[Any] = []
+    for index, message in enumerate(heal(messages)[0]):
+        if type(message) is UserMessage:
+            if type(message.content) is str:
+                wire.append(message)
+            else:
+                parts = [_user_part(part, index, provider, dialect) for part in cast("tuple[Part, ...]", message.content)]
+                wire.append({"role": "user", "content": parts})
+        elif type(message) is AssistantMessage:
+            if message.tool_calls or message.finish_reason or message.reasoning or message.replay or not message.content:
+                _put_assistant(wire, message, ids, dialect, names)
+            else:
+                wire.append(message)
+        elif type(message) is ToolMessage:
+            content = _tool_content(message.content, index, provider, dialect)
+            wire.append({"role": "tool", "tool_call_id": ids[message.tool_call_id], "content": content})
+        elif type(message) is SystemMessage:
+            wire.append(
+                message if dialect.system_role == "system" else {"role": dialect.system_role, "content": message.content}
+            )
+    return wire
+
+
+def _put_assistant(
+    wire: list[Any], message: AssistantMessage, ids: LegalIds, dialect: Dialect, names: Mapping[str, str]
+) -> None:
+    calls = message.tool_calls
+    if not calls and not message.content:
+        return  # an empty reply says nothing, and several services refuse it
+    made: dict[str, Any] = {"role": "assistant"}
+    if message.content:
+        made["content"] = message.content
+    elif dialect.empty_content != "absent":
+        made["content"] = None if dialect.empty_content == "null" else ""
+    if dialect.replay_reasoning is not None and calls and message.reasoning:
+        made[dialect.replay_reasoning] = message.reasoning
+    if dialect.replay_details and message.replay is not None and message.replay.get("format") == FORMAT:
+        made["reasoning_details"] = message.replay.get("reasoning_details")
+    if calls:
+        ids.open_batch(calls)
+        made["tool_calls"] = [
+            {
+                "id": ids[call.id],
+                "type": "function",
+                "function": {"name": names.get(call.name, call.name), "arguments": encode_json(call.args).decode()},
+            }
+            for call in calls
+        ]
+    wire.append(made)
+
+
+def _tool_content(content: Content, index: int, provider: str, dialect: Dialect) -> Any:
+    if isinstance(content, str):
+        return content
+    for part in content:
+        if not isinstance(part, TextPart):
+            raise _unsupported(provider, f"{_kind(part)} in a tool result", index)
+    texts = [part.text for part in content if isinstance(part, TextPart)]
+    return [{"type": "text", "text": text} for text in texts] if dialect.tool_content_parts else "\n".join(texts)
+
+
+def _user_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[str, Any]:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart() if dialect.images:
+            image: dict[str, Any] = {"url": part.url or _data_url(part.media_type, part.data)}
+            if part.detail is not None:
+                image["detail"] = part.detail
+            return {"type": "image_url", "image_url": image}
+        case AudioPart() if dialect.audio and part.data is not None and part.media_type in _AUDIO_FORMATS:
+            audio = {"data": b64encode(part.data).decode(), "format": _AUDIO_FORMATS[part.media_type]}
+            return {"type": "input_audio", "input_audio": audio}
+        case FilePart() if dialect.files and part.data is not None:
+            file = {"filename": part.name or "file", "file_data": _data_url(part.media_type, part.data)}
+            return {"type": "file", "file": file}
+        case _:
+            raise _unsupported(provider, _kind(part), index)
+
+
+def _unsupported(provider: str, what: str, index: int) -> UnsupportedContentError:
+    return UnsupportedContentError(
+        f"{provider} cannot carry {what} (message {index}); convert it or use a provider that can"
+    )
+
+
+def _kind(part: Part) -> str:
+    kinds = {TextPart: "text", ImagePart: "image", AudioPart: "audio", FilePart: "file"}
+    kind = kinds[type(part)]
+    if isinstance(part, TextPart):
+        return kind
+    return f"{kind} ({'by URL' if part.url is not None else part.media_type})"
+
+
+def _data_url(media_type: str | None, data: bytes | None) -> str:
+    return f"data:{media_type};base64,{b64encode(data or b'').decode()}"
+
+
+def _wire_tool(one: ToolSchema, dialect: Dialect, names: Mapping[str, str]) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": names.get(one.name, one.name)}
+    if one.description:
+        function["description"] = one.description
+    parameters = one.parameters or {"type": "object", "properties": {}}
+    if dialect.strict_tools and getattr(one, "strict", None):
+        from agentcore.schema import strict_schema
+
+        strict = strict_schema(parameters)
+        if strict is not None:  # a claim that the schema does not keep is refused as a whole
+            parameters, function["strict"] = strict, True
+    function["parameters"] = parameters
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: str, names: Mapping[str, str]) -> Any:
+    if choice in ("auto", "none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": names.get(choice, choice)}}
+
+
+def _put_settings(body: dict[str, Any], options: ChatOptions, dialect: Dialect) -> None:
+    reasons = bool(_REASONING_MODEL.match(options.model or ""))
+    if options.max_tokens is not None:
+        field = dialect.max_tokens_field
+        if field == "auto":
+            field = "max_completion_tokens" if reasons else "max_tokens"
+        body[field] = options.max_tokens
+    for name, value in (("temperature", options.temperature), ("top_p", options.top_p)):
+        if value is None:
+            continue
+        if reasons:
+            logger.warning("%s takes no %s; it was left out", options.model, name)
+        else:
+            body[name] = value
+    if options.stop:
+        body["stop"] = list(options.stop)
+    if options.seed is not None:
+        body["seed"] = options.seed
+    if options.metadata:
+        body["metadata"] = options.metadata
+    if options.reasoning_effort is not None:
+        if dialect.effort == "reasoning_effort":
+            body["reasoning_effort"] = options.reasoning_effort
+        elif dialect.effort == "reasoning":
+            body["reasoning"] = {"effort": options.reasoning_effort}
+        else:
+            logger.warning("%s has no setting for reasoning_effort; it was left out", options.model)
+
+
+def _put_response_format(body: dict[str, Any], wanted: Any, dialect: Dialect) -> None:
+    if wanted == "json":
+        if dialect.response_format != "none":
+            body["response_format"] = {"type": "json_object"}
+        return
+    from agentcore.schema import schema_of, strict_schema
+
+    schema = cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else schema_of(wanted)
+    if dialect.response_format == "json_schema":
+        strict = strict_schema(schema)
+        name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
+        made: dict[str, Any] = {"name": name, "schema": schema if strict is None else strict}
+        if strict is not None:
+            made["strict"] = True
+        body["response_format"] = {"type": "json_schema", "json_schema": made}
+        return
+    instruction = f"Answer with one JSON value, and nothing else, that fits this JSON Schema: {encode_json(schema).decode()}"
+    body["messages"] = [{"role": dialect.system_role, "content": instruction}, *body["messages"]]
+    if dialect.response_format == "json_object":
+        body["response_format"] = {"type": "json_object"}

@@ -1,0 +1,234 @@
+"""What several wire formats need: tolerant JSON, tool-call arguments, ids and names that a service accepts."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from json import JSONDecodeError, loads
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from agentcore.chat import ChatRequest
+from agentcore.errors import DecodeError
+from agentcore.messages import AssistantMessage, ToolCall
+
+T = TypeVar("T")
+
+_BOM = b"\xef\xbb\xbf"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+EXCERPT_CHARS = 200
+
+
+def encode_json(value: object) -> bytes:
+    """JSON of a wire value; lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
+
+
+def decode_json(body: bytes, decoder: "msgspec.json.Decoder[T]", type_: type[T]) -> T:
+    """A JSON value of the decoder's type, also with a byte order mark or lone surrogates in it.
+
+    Raises:
+        DecodeError: it is not JSON, or not of that type; the message shows an excerpt.
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        first = error
+    try:
+        # Replaced, not refused: a broken character must not cost the answer around it.
+        return msgspec.convert(loads(body.removeprefix(_BOM).decode("utf-8", "replace")), type_)
+    except (JSONDecodeError, msgspec.ValidationError, RecursionError, ValueError):
+        raise DecodeError(f"{_reason(first)}: {excerpt(body)}") from first
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return f"the answer has an unexpected shape ({error})"
+    if isinstance(error, RecursionError):
+        return "the answer is nested too deeply"
+    return "the answer is not JSON"
+
+
+def excerpt(body: bytes | str) -> str:
+    """The first characters of a body, on one line, fit for a message."""
+    text = body if isinstance(body, str) else body[: EXCERPT_CHARS * 4].decode("utf-8", "replace")
+    text = " ".join(_LONE_SURROGATE.sub("\ufffd", text).split())
+    kind = "HTML: " if text[:15].lower().startswith(("<!doctype html", "<html")) else ""
+    return kind + (text[:EXCERPT_CHARS] + "…" if len(text) > EXCERPT_CHARS else text) if text else "(empty)"
+
+
+def _without_surrogates(node: Any) -> Any:
+    if isinstance(node, str):
+        return mend_surrogates(node)
+    if isinstance(node, dict):
+        return {
+            _without_surrogates(key): _without_surrogates(value) for key, value in cast("dict[Any, Any]", node).items()
+        }
+    if isinstance(node, list | tuple):
+        return [_without_surrogates(item) for item in cast("list[Any]", node)]
+    return node
+
+
+def mend_surrogates(text: str) -> str:
+    """Surrogate pairs put together, lone ones replaced by U+FFFD."""
+    if _LONE_SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def as_int(value: object) -> int | None:
+    """A count as the service meant it: 3, 3.0 and "3" are three; anything else is unknown."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    return None
+
+
+def as_text(value: object) -> str | None:
+    """A text, or None for anything else and for the empty text."""
+    return value if isinstance(value, str) and value else None
+
+
+_json_value: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
+
+
+def parse_arguments(raw: object) -> tuple[dict[str, Any], str | None]:
+    """Tool-call arguments as a service sends them: the arguments, and the raw text if they are not an object.
+
+    Nothing, null and an empty text are no arguments; an object is itself; a text holding a JSON object is that object,
+    also when it was encoded twice. Nothing else is guessed: `({}, raw text)`.
+    """
+    if raw is None:
+        return {}, None
+    if isinstance(raw, dict):
+        return cast("dict[str, Any]", raw), None
+    if not isinstance(raw, str):
+        return {}, encode_json(raw).decode()
+    if not raw.strip():
+        return {}, None
+    value = _loads(raw)
+    if isinstance(value, str):
+        value = _loads(value)
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value), None
+    if value is None and raw.strip() == "null":
+        return {}, None
+    return {}, raw
+
+
+def is_complete_json(raw: str) -> bool:
+    """Whether a text is one whole JSON value."""
+    return raw.strip() == "null" or _loads(raw) is not None
+
+
+def _loads(text: str) -> Any:
+    try:
+        return _json_value.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass
+    try:
+        return loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def make_call_id(*what: object) -> str:
+    """An id for a call that came without one: the same for the same reply, however it came."""
+    digest = blake2b(repr(what).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return f"call_{digest}"
+
+
+def with_distinct_ids(calls: Sequence[ToolCall], response_id: str | None) -> tuple[ToolCall, ...]:
+    """The calls of one reply with an id each, no two alike."""
+    if len(calls) == 1 and calls[0].id:
+        return tuple(calls)
+    seen: set[str] = set()
+    distinct: list[ToolCall] = []
+    for position, call in enumerate(calls):
+        call_id = call.id
+        if not call_id or call_id in seen:
+            call_id = make_call_id(response_id, position, call.name, call.args, call.raw_arguments)
+        seen.add(call_id)
+        distinct.append(call if call_id == call.id else replace(call, id=call_id))
+    return tuple(distinct)
+
+
+class LegalIds:
+    """Call ids as a service accepts them, by first come: legal, short enough, and different over the whole request.
+
+    Deterministic, and an id once given does not change when more history follows. A batch that uses an id again (some
+    servers call every first call `call_0`) gets another one; the results of that batch follow it.
+    """
+
+    def __init__(self, pattern: str, max_length: int, *, hashed_length: int | None = None) -> None:
+        self._legal = re.compile(pattern).fullmatch
+        self._max_length = max_length
+        self._hashed_length = hashed_length or max_length
+        self._used: set[str] = set()
+        self._current: dict[str, str] = {}
+
+    def open_batch(self, calls: Iterable[ToolCall]) -> None:
+        """The calls of the next assistant message."""
+        self._current = {}
+        for call in calls:
+            given, attempt = call.id, 0
+            while given in self._used or len(given) > self._max_length or not self._legal(given):
+                digest = blake2b(f"{call.id}#{attempt}#{len(self._used)}".encode("utf-8", "replace"), digest_size=20)
+                given = (digest.hexdigest() if self._hashed_length < 16 else f"call_{digest.hexdigest()}")[
+                    : self._hashed_length
+                ]
+                attempt += 1
+            self._used.add(given)
+            self._current[call.id] = given
+
+    def __getitem__(self, call_id: str) -> str:
+        return self._current.get(call_id, call_id)
+
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def legal_names(names: Iterable[str]) -> dict[str, str]:
+    """Neutral name → name that every service accepts (`^[a-zA-Z0-9_-]{1,64}$`), no two alike; deterministic.
+
+    Names that are legal keep themselves; `a.b` becomes `a_b`, or, where that is taken, `a_b_` and a short hash.
+    """
+    wanted = list(dict.fromkeys(names))
+    taken = {name for name in wanted if _LEGAL_NAME.fullmatch(name)}
+    legal: dict[str, str] = {name: name for name in taken}
+    for name in wanted:
+        if name in legal:
+            continue
+        made = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "tool"
+        if made in taken:
+            made = f"{made[:55]}_{blake2b(name.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
+        taken.add(made)
+        legal[name] = made
+    return legal
+
+
+def tool_names(request: ChatRequest) -> dict[str, str]:
+    """Neutral name → name on the wire, of the tools offered and of those in the history."""
+    names = [one.name for one in request.tools]
+    for message in request.messages:
+        if type(message) is AssistantMessage and message.tool_calls:
+            names.extend([call.name for call in message.tool_calls])
+    return legal_names(names)
+
+
+def wire_names(legal: Mapping[str, str]) -> dict[str, str]:
+    """Wire name → neutral name, of those that differ."""
+    return {wire: name for name, wire in legal.items() if wire != name}

@@ -1,0 +1,94 @@
+"""OpenAIChatModel: OpenAI Chat Completions, and every endpoint that is compatible with it."""
+
+import os
+from collections.abc import Mapping
+
+import httpx
+
+from agentcore.chat import NO_OPTIONS, ChatOptions
+from agentcore.codecs.dialect import OPENAI, Dialect
+from agentcore.codecs.openai_chat import OpenAIChatCodec
+from agentcore.codecs.sse import MAX_EVENT_BYTES
+from agentcore.providers.http import MAX_RESPONSE_BYTES, Endpoint, HTTPClient
+from agentcore.providers.http_model import HTTPChatModel
+from agentcore.providers.retries import MAX_RETRY_AFTER, RetryHook, RetryPolicy
+from agentcore.providers.secrets import Secret, find_key
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+
+class OpenAIChatModel(HTTPChatModel):
+    """A model behind `POST {base_url}/chat/completions`.
+
+    Args:
+        model: the provider's name of the model.
+        api_key: the key; from `OPENAI_API_KEY` if not given. Endpoints other than OpenAI's own may need none.
+        base_url: from `OPENAI_BASE_URL` if not given; a trailing slash changes nothing, a query stays.
+        http_client: your own `httpx.AsyncClient` (or `httpx2.AsyncClient`), which you close yourself.
+        max_retries: attempts after the first, for failures that may pass.
+        max_retry_after: longest `Retry-After` that is waited for, in seconds.
+        timeout: seconds of silence tolerated; see `ChatOptions.timeout`.
+        options: settings of every call.
+        headers: further headers of every request.
+        organization, project: OpenAI's headers of that name.
+        dialect: how the endpoint differs from the original.
+        key_header: header that carries the key; `authorization` carries it as a bearer token.
+        provider: name for errors.
+        keep_raw: keep the raw body on each response.
+        max_event_bytes, max_response_bytes: caps of one event and of a whole answer.
+        on_retry: told of each wait before a retry.
+
+    Raises:
+        ConfigurationError: no key for an endpoint that needs one, or a base URL that is none.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        http_client: HTTPClient | httpx.AsyncClient | None = None,
+        max_retries: int = 2,
+        max_retry_after: float = MAX_RETRY_AFTER,
+        timeout: float | None = None,
+        options: ChatOptions | None = None,
+        headers: Mapping[str, str] | None = None,
+        organization: str | None = None,
+        project: str | None = None,
+        dialect: Dialect = OPENAI,
+        key_header: str = "authorization",
+        key_variable: str = "OPENAI_API_KEY",
+        provider: str = "openai",
+        keep_raw: bool = False,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        on_retry: RetryHook | None = None,
+    ) -> None:
+        url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        key = find_key(api_key, key_variable, needed=url.startswith(OPENAI_URL), what=url)
+        sent: dict[str, str | Secret] = {}
+        if key is not None:
+            sent[key_header] = bearer(key) if key_header == "authorization" else key
+        for name, value in (("openai-organization", organization), ("openai-project", project)):
+            if value:
+                sent[name] = value
+        sent.update(headers or {})
+        super().__init__(
+            OpenAIChatCodec(provider, dialect, max_event_bytes=max_event_bytes, keep_raw=keep_raw),
+            Endpoint(
+                provider,
+                url,
+                headers=sent,
+                secrets=() if key is None else (key,),
+                http_client=http_client,
+                max_response_bytes=max_response_bytes,
+            ),
+            options=ChatOptions(model=model, timeout=timeout).over(options or NO_OPTIONS),
+            retries=RetryPolicy(max_retries=max_retries, max_retry_after=max_retry_after, on_retry=on_retry),
+        )
+
+
+def bearer(key: Secret) -> Secret:
+    """The key as a bearer token."""
+    return Secret(f"Bearer {key.reveal()}")
