@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Mapping
-
-import httpx
+from typing import TYPE_CHECKING
 
 from agentcore.chat import NO_OPTIONS, ChatOptions
 from agentcore.codecs.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessagesCodec
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.providers.http import MAX_RESPONSE_BYTES, Endpoint, HTTPClient
-from agentcore.providers.http_model import HTTPChatModel
-from agentcore.providers.openai import bearer
+from agentcore.providers.http_model import MAX_RESPONSE_BYTES, HTTPChatModel
 from agentcore.providers.retries import MAX_RETRY_AFTER, RetryHook, RetryPolicy
-from agentcore.providers.secrets import Secret, find_key
+from agentcore.providers.secrets import Secret, bearer, find_key, hidden_headers
+
+if TYPE_CHECKING:
+    import httpx
+
+    from agentcore.providers.http import HTTPClient
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
@@ -32,6 +34,7 @@ class AnthropicChatModel(HTTPChatModel):
         timeout: seconds of silence tolerated; see `ChatOptions.timeout`.
         options: settings of every call.
         headers: further headers of every request, for example `anthropic-beta`.
+        key_variable: environment variable of the key.
         key_header: header that carries the key; `authorization` carries it as a bearer token.
         provider: name for errors.
         keep_raw: keep the raw body on each response.
@@ -46,9 +49,9 @@ class AnthropicChatModel(HTTPChatModel):
         self,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: str | Secret | None = None,
         base_url: str | None = None,
-        http_client: HTTPClient | httpx.AsyncClient | None = None,
+        http_client: "HTTPClient | httpx.AsyncClient | None" = None,
         default_max_tokens: int = DEFAULT_MAX_TOKENS,
         max_retries: int = 2,
         max_retry_after: float = MAX_RETRY_AFTER,
@@ -56,19 +59,24 @@ class AnthropicChatModel(HTTPChatModel):
         options: ChatOptions | None = None,
         headers: Mapping[str, str] | None = None,
         key_header: str = "x-api-key",
-        key_variable: str = "ANTHROPIC_API_KEY",
+        key_variable: str | None = "ANTHROPIC_API_KEY",
         provider: str = "anthropic",
         keep_raw: bool = False,
         max_event_bytes: int = MAX_EVENT_BYTES,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         on_retry: RetryHook | None = None,
     ) -> None:
+        from agentcore.providers.http import Endpoint, is_host_of
+
+        # First of all hidden, so that no frame of ours shows a secret should what follows raise.
+        given, api_key = Secret.of(api_key), None
+        sent, headers = hidden_headers(headers), None
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
-        key = find_key(api_key, key_variable, needed=url.startswith(ANTHROPIC_URL), what=url)
-        sent: dict[str, str | Secret] = {"anthropic-version": API_VERSION}
+        needed = is_host_of(url, "anthropic.com") and not {key_header, "authorization"} & sent.keys()
+        key = find_key(given, key_variable, needed=needed, what=provider)
         if key is not None:
-            sent[key_header] = bearer(key) if key_header == "authorization" else key
-        sent.update(headers or {})
+            sent.setdefault(key_header, bearer(key) if key_header == "authorization" else key)
+        sent.setdefault("anthropic-version", Secret(API_VERSION))
         super().__init__(
             AnthropicMessagesCodec(
                 provider, default_max_tokens=default_max_tokens, max_event_bytes=max_event_bytes, keep_raw=keep_raw
@@ -77,7 +85,7 @@ class AnthropicChatModel(HTTPChatModel):
                 provider,
                 url,
                 headers=sent,
-                secrets=() if key is None else (key,),
+                secrets=[key] if key is not None else [],
                 http_client=http_client,
                 max_response_bytes=max_response_bytes,
             ),

@@ -1,11 +1,11 @@
 """HTTPChatModel: a codec at the end of an endpoint. Every provider is one of these with other data."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from msgspec.structs import replace
@@ -15,14 +15,24 @@ from agentcore.codecs.base import Codec, StreamDecoder, WireRequest
 from agentcore.errors import ProviderError
 from agentcore.events import StreamEvent
 from agentcore.messages import Message
-from agentcore.providers.http import MAX_ERROR_BYTES, Endpoint, HTTPResponse, request_url
 from agentcore.providers.retries import RetryPolicy, retry_after, with_retries
+
+if TYPE_CHECKING:  # httpx takes half of the time of `import agentcore`; whoever makes a model brings it
+    from agentcore.providers.http import Endpoint, HTTPResponse
 
 SILENCE_SECONDS = 600.0
 """How long a service may say nothing. Reasoning models think for minutes before the first byte."""
 
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 0.1
-_REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-goog-request-id", "cf-ray")
+_REQUEST_ID_HEADERS = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apim-request-id",
+    "x-goog-request-id",
+    "cf-ray",
+)
 
 
 class HTTPChatModel:
@@ -35,12 +45,11 @@ class HTTPChatModel:
         retries: when a failed request is sent again.
     """
 
-    def __init__(self, codec: Codec, endpoint: Endpoint, *, options: ChatOptions, retries: RetryPolicy) -> None:
+    def __init__(self, codec: Codec, endpoint: "Endpoint", *, options: ChatOptions, retries: RetryPolicy) -> None:
         self.codec = codec
         self.endpoint = endpoint
         self.options = options
         self.retries = retries
-        request_url(endpoint.base_url, "/")  # a URL that cannot work is reported where the model is made
 
     @property
     def provider(self) -> str:
@@ -53,7 +62,9 @@ class HTTPChatModel:
         return self.options.model or ""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, base_url={self.endpoint.base_url!r})"
+        if "endpoint" not in self.__dict__:  # a debugger looks at a model that is being made
+            return f"{type(self).__name__}(…)"
+        return f"{type(self).__name__}({self.name!r}, {self.endpoint!r})"
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """The reply at once.
@@ -64,18 +75,19 @@ class HTTPChatModel:
         """
         request = self._complete(request)
         wire = await self.codec.encode(request, stream=False)
-        return await with_retries(partial(self._chat_once, wire, self._silence(request)), self.retries)
+        return await with_retries(partial(self._chat_once, wire, _silence(request)), self.retries)
 
     @asynccontextmanager
-    async def stream(self, request: ChatRequest) -> AsyncIterator[ChatStream]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatStream, None]:
         """The reply as it comes. Leaving the block early closes the connection.
 
         Raises:
             ProviderError: before the first event, after the retries; later, from the iteration, with `partial_text`.
+            UnsupportedContentError: a part the provider cannot carry; nothing was sent.
         """
         request = self._complete(request)
         wire = await self.codec.encode(request, stream=True)
-        stream = await with_retries(partial(self._open_stream, wire, self._silence(request)), self.retries)
+        stream = await with_retries(partial(self._open_stream, wire, _silence(request)), self.retries)
         try:
             yield stream
         finally:
@@ -86,7 +98,7 @@ class HTTPChatModel:
         return self.codec.check(history)
 
     async def aclose(self) -> None:
-        """Close the connections; twice is harmless."""
+        """Close the connections; twice is harmless, and a later call opens new ones."""
         await self.endpoint.aclose()
 
     async def __aenter__(self) -> Self:
@@ -97,181 +109,220 @@ class HTTPChatModel:
     ) -> None:
         await self.aclose()
 
-    def _complete(self, request: ChatRequest) -> ChatRequest:
-        return replace(request, options=request.options.over(self.options))
-
-    def _silence(self, request: ChatRequest) -> float:
-        return request.options.timeout if request.options.timeout is not None else SILENCE_SECONDS
-
-    async def _chat_once(self, wire: WireRequest, silence: float) -> ChatResponse:
-        response = await self._post(wire, silence)
-        request_id = _request_id(response)
-        body = await self.endpoint.read(response)
-        try:
-            decoded = self.codec.decode(body, wire)
-        except ProviderError as error:
-            raise self._complete_error(error, response) from error.__cause__
-        return decoded if request_id is None else replace(decoded, request_id=request_id)
-
-    async def _open_stream(self, wire: WireRequest, silence: float) -> "_HTTPStream":
-        """A stream of which the first events are there: until then a failure may be retried."""
-        response = await self._post(wire, silence)
-        try:
-            if "json" in response.headers.get("content-type", "") or "html" in response.headers.get("content-type", ""):
-                body = await self.endpoint.read(response)  # a server that does not stream
-                decoded = replace(self.codec.decode(body, wire), request_id=_request_id(response))
-                return _HTTPStream(self, response, None, silence, decoded)
-            stream = _HTTPStream(self, response, self.codec.stream_decoder(wire), silence, None)
-            await stream.read_first()
-        except ProviderError as error:
-            await response.aclose()
-            raise self._complete_error(error, response) from error.__cause__
-        except BaseException:
-            with anyio.move_on_after(1, shield=True):
-                await response.aclose()
-            raise
-        return stream
-
-    async def _post(self, wire: WireRequest, silence: float) -> HTTPResponse:
-        response = await self.endpoint.post(wire.path, wire.body, wire.headers, silence)
-        if response.status_code < 300:  # noqa: PLR2004
-            return response
-        body = await self.endpoint.read(response, MAX_ERROR_BYTES)
-        if response.status_code < 400:  # noqa: PLR2004
-            target = response.headers.get("location", "nowhere")
-            raise ProviderError(
-                f"redirected to {self.endpoint.redacted(target)}; redirects are not followed, set base_url to the target",
-                kind="invalid_request",
-                provider=self.provider,
-                status=response.status_code,
-                request_id=_request_id(response),
-            )
-        raise self._complete_error(self.codec.decode_error(response.status_code, body), response)
-
-    def _complete_error(self, error: ProviderError, response: HTTPResponse) -> ProviderError:
+    def complete_error(self, error: ProviderError, response: "HTTPResponse") -> ProviderError:
         """Add what only the HTTP reply knows, and take the key out of what the provider says."""
+        from agentcore.providers.http import without_frames
+
+        without_frames(error)  # decoding frames hold the body, and a body may echo the key
         error.message = self.endpoint.redacted(error.message)
         error.args = (error.message,)
         error.provider = error.provider or self.provider
-        error.request_id = error.request_id or _request_id(response)
+        error.request_id = error.request_id or _request_id(response.headers)
         if error.retry_after is None:
-            error.retry_after = retry_after(response.headers)
-        if response.headers.get("x-should-retry") == "false":  # OpenAI's and Anthropic's services say it so
+            error.retry_after = retry_after(response.headers, self.retries.now)
+        if (
+            response.headers.get("x-should-retry", "").strip().lower() == "false"
+        ):  # OpenAI's and Anthropic's word for it
             error.retryable = False
         return error
 
+    def _complete(self, request: ChatRequest) -> ChatRequest:
+        return replace(request, options=request.options.over(self.options))
 
-class _HTTPStream:
+    async def _chat_once(self, wire: WireRequest, silence: float) -> ChatResponse:
+        response = await self._post(wire, silence)
+        try:
+            if "event-stream" in response.headers.get("content-type", ""):  # though none was asked for
+                return await self._collect(response, wire, silence)
+            return await self._decode(response, wire, silence)
+        except ProviderError as error:
+            error.partial_text = ""  # nobody was given anything, so another attempt does no harm
+            raise self.complete_error(error, response) from error.__cause__
+
+    async def _decode(self, response: "HTTPResponse", wire: WireRequest, silence: float) -> ChatResponse:
+        decoded = self.codec.decode(await self.endpoint.read(response, silence), wire)
+        request_id = _request_id(response.headers)
+        return decoded if request_id is None else replace(decoded, request_id=request_id)
+
+    async def _collect(self, response: "HTTPResponse", wire: WireRequest, silence: float) -> ChatResponse:
+        stream = HTTPChatStream(self, response, self.codec.stream_decoder(wire), silence)
+        try:
+            async for _ in stream.batches():
+                pass
+        finally:
+            await stream.aclose()
+        return stream.response
+
+    async def _open_stream(self, wire: WireRequest, silence: float) -> "HTTPChatStream":
+        """A stream of which the first events are there: until then a failure may be retried."""
+        response = await self._post(wire, silence)
+        try:
+            kind = response.headers.get("content-type", "")
+            if "json" in kind or "html" in kind:  # a server that does not stream
+                return HTTPChatStream(self, response, None, silence, await self._decode(response, wire, silence))
+            stream = HTTPChatStream(self, response, self.codec.stream_decoder(wire), silence)
+            await stream.read_first()
+        except ProviderError as error:
+            await self.endpoint.close(response)
+            raise self.complete_error(error, response) from error.__cause__
+        except BaseException:
+            await self.endpoint.close(response)
+            raise
+        return stream
+
+    async def _post(self, wire: WireRequest, silence: float) -> "HTTPResponse":
+        response = await self.endpoint.post(wire.path, wire.body, wire.headers, silence)
+        if response.status_code < 300:
+            return response
+        raise await self._refusal(response)
+
+    async def _refusal(self, response: "HTTPResponse") -> ProviderError:
+        status = response.status_code
+        body = await self.endpoint.read_beginning(response)
+        if status >= 400:
+            return self.complete_error(self.codec.decode_error(status, body), response)
+        from agentcore.providers.http import shown_url
+
+        asked = shown_url(self.endpoint.base_url)
+        target = response.headers.get("location")
+        where = (
+            f"to {shown_url(target)}" if target and "//" in target else f"to {target}" if target else "without a target"
+        )
+        error = ProviderError(
+            f"base_url {asked!r} redirects {where}; redirects are not followed, so set base_url to the right address",
+            kind="invalid_request",
+            provider=self.provider,
+            status=status,
+        )
+        return self.complete_error(error, response)
+
+
+class HTTPChatStream:
     """One streamed reply; satisfies `ChatStream` and `BatchedChatStream`."""
 
     def __init__(
         self,
         model: HTTPChatModel,
-        response: HTTPResponse,
+        response: "HTTPResponse",
         decoder: StreamDecoder | None,
         silence: float,
-        whole: ChatResponse | None,
+        whole: ChatResponse | None = None,
     ) -> None:
         self._model = model
-        self._response = response
+        self._http_response = response
         self._decoder = decoder
         self._silence = silence
         self._whole = whole
         self._chunks = model.endpoint.chunks(response, silence)
-        self._first: Sequence[StreamEvent] = events_of(whole.message) if whole is not None else ()
-        self._last_event = time.monotonic()
-        self._ended = False
+        self._first: Sequence[StreamEvent] = () if whole is None else events_of(whole.message)
+        self._at_end = False
+        self._broken: ProviderError | None = None
 
     @property
     def response(self) -> ChatResponse:
+        """The response that `chat` would have given; there when the iteration is over."""
         if self._whole is None:
             raise RuntimeError("the stream has not been read to its end; iterate it first")
         return self._whole
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
-        async for batch in self.batches():
+        while batch := await self._next():
             for event in batch:
                 yield event
 
     async def batches(self) -> AsyncIterator[Sequence[StreamEvent]]:
         """All events of one network read at a time."""
-        if self._first:
-            first, self._first = self._first, ()
-            yield first
-        decoder = self._decoder
-        if decoder is None:
-            return
-        try:
-            self._raise_error(decoder)
-            if not decoder.done:
-                async for data in self._chunks:
-                    events = self._decode(decoder, data)
-                    if events:
-                        yield events
-                    if decoder.error is not None or decoder.done:
-                        break
-            self._raise_error(decoder)
-            events = decoder.finish()
-            if events:
-                yield events
-            self._raise_error(decoder)
-            response = decoder.response()
-        except ProviderError as error:
-            error.partial_text = error.partial_text or decoder.text
-            raise self._model._complete_error(error, self._response) from error.__cause__  # noqa: SLF001
-        await self._drain()
-        self._whole = replace(response, request_id=_request_id(self._response))
+        while batch := await self._next():
+            yield batch
 
     async def read_first(self) -> None:
-        """Read until there are events, or the end."""
+        """Read until there are events, or the reply has ended without any."""
         decoder = self._decoder
         assert decoder is not None
-        async for data in self._chunks:
-            self._first = self._decode(decoder, data)
-            if self._first or decoder.error is not None or decoder.done:
-                break
-        else:
-            self._first = decoder.finish()
-            self._ended = True
+        self._first = await self._read(decoder)
         if not self._first:
-            self._raise_error(decoder)
+            self._whole_reply(decoder)  # an empty stream that is an error is one now, while it can be retried
 
     async def aclose(self) -> None:
         """Close the connection, or give it back if the reply was read whole."""
-        with anyio.move_on_after(2, shield=True):
-            if isinstance(self._chunks, AsyncGenerator):
-                await self._chunks.aclose()
-            await self._response.aclose()
+        await self._chunks.aclose()
+        await self._model.endpoint.close(self._http_response)
 
-    def _decode(self, decoder: StreamDecoder, data: bytes) -> Sequence[StreamEvent]:
-        events = decoder.feed(data)
-        if events:
-            self._last_event = time.monotonic()
-        elif time.monotonic() - self._last_event > self._silence and not decoder.done and decoder.error is None:
-            # Comments and pings keep the connection alive, not the generation.
-            raise ProviderError(
-                f"the stream brought no event for {self._silence:g} s",
-                kind="timeout",
-                provider=self._model.provider,
-                retryable=True,
-            )
-        return events
+    async def _next(self) -> Sequence[StreamEvent]:
+        """The next events; none at the end."""
+        if self._first:
+            first, self._first = self._first, ()
+            return first
+        decoder = self._decoder
+        if decoder is None or self._whole is not None:
+            return ()
+        try:
+            events = await self._read(decoder)
+            if events:
+                return events
+            whole = self._whole_reply(decoder)
+        except ProviderError as error:
+            error.partial_text = error.partial_text or decoder.text
+            raise self._model.complete_error(error, self._http_response) from error.__cause__
+        self._whole = replace(whole, request_id=_request_id(self._http_response.headers))
+        await self._drain()
+        return ()
 
-    def _raise_error(self, decoder: StreamDecoder) -> None:
-        if decoder.error is not None:
-            raise decoder.error
+    async def _read(self, decoder: StreamDecoder) -> Sequence[StreamEvent]:
+        """The events of the next network read that has any; none at the end, and after an error of the decoder's."""
+        asked = time.monotonic()  # by the reader: the time it takes between two reads is not the service's silence
+        try:
+            while not self._at_end and decoder.error is None:
+                events = self._finish(decoder) if decoder.done else await self._feed(decoder)
+                if events:
+                    return events
+                waiting = not self._at_end and not decoder.done and decoder.error is None
+                if waiting and time.monotonic() - asked > self._silence:
+                    raise self._silent()
+        except ProviderError as error:
+            events = self._finish(decoder)
+            if decoder.error is not None:  # else the end had been announced: the reply is whole, whatever came then
+                self._broken = error
+            return events
+        return ()
+
+    async def _feed(self, decoder: StreamDecoder) -> Sequence[StreamEvent]:
+        data = await anext(self._chunks, None)
+        return self._finish(decoder) if data is None else decoder.feed(data)
+
+    def _finish(self, decoder: StreamDecoder) -> Sequence[StreamEvent]:
+        self._at_end = True
+        return decoder.finish()
+
+    def _whole_reply(self, decoder: StreamDecoder) -> ChatResponse:
+        if self._broken is not None:
+            raise self._broken
+        return decoder.response()
+
+    def _silent(self) -> ProviderError:
+        # Comments and pings keep the connection alive, not the generation.
+        return ProviderError(
+            f"the stream brought no event for {self._silence:g} s",
+            kind="timeout",
+            provider=self._model.provider,
+            retryable=True,
+        )
 
     async def _drain(self) -> None:
         """Read what stands behind the end, so that the connection can be used again; do not wait for it."""
-        if self._ended:
-            return
-        with anyio.move_on_after(DRAIN_SECONDS):
-            async for _ in self._chunks:
-                pass
+        try:
+            with anyio.move_on_after(DRAIN_SECONDS):
+                async for _ in self._chunks:
+                    pass
+        except ProviderError:
+            pass  # the reply is whole; a connection that breaks behind it is closed, not complained about
 
 
-def _request_id(response: HTTPResponse) -> str | None:
-    headers = response.headers
+def _silence(request: ChatRequest) -> float:
+    return request.options.timeout if request.options.timeout is not None else SILENCE_SECONDS
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
     for name in _REQUEST_ID_HEADERS:
         value = headers.get(name)
         if value:

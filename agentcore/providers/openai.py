@@ -2,17 +2,20 @@
 
 import os
 from collections.abc import Mapping
-
-import httpx
+from typing import TYPE_CHECKING
 
 from agentcore.chat import NO_OPTIONS, ChatOptions
 from agentcore.codecs.dialect import OPENAI, Dialect
 from agentcore.codecs.openai_chat import OpenAIChatCodec
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.providers.http import MAX_RESPONSE_BYTES, Endpoint, HTTPClient
-from agentcore.providers.http_model import HTTPChatModel
+from agentcore.providers.http_model import MAX_RESPONSE_BYTES, HTTPChatModel
 from agentcore.providers.retries import MAX_RETRY_AFTER, RetryHook, RetryPolicy
-from agentcore.providers.secrets import Secret, find_key
+from agentcore.providers.secrets import Secret, bearer, find_key, hidden_headers
+
+if TYPE_CHECKING:
+    import httpx
+
+    from agentcore.providers.http import HTTPClient
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -32,6 +35,7 @@ class OpenAIChatModel(HTTPChatModel):
         headers: further headers of every request.
         organization, project: OpenAI's headers of that name.
         dialect: how the endpoint differs from the original.
+        key_variable: environment variable of the key.
         key_header: header that carries the key; `authorization` carries it as a bearer token.
         provider: name for errors.
         keep_raw: keep the raw body on each response.
@@ -46,9 +50,9 @@ class OpenAIChatModel(HTTPChatModel):
         self,
         model: str,
         *,
-        api_key: str | None = None,
+        api_key: str | Secret | None = None,
         base_url: str | None = None,
-        http_client: HTTPClient | httpx.AsyncClient | None = None,
+        http_client: "HTTPClient | httpx.AsyncClient | None" = None,
         max_retries: int = 2,
         max_retry_after: float = MAX_RETRY_AFTER,
         timeout: float | None = None,
@@ -58,37 +62,36 @@ class OpenAIChatModel(HTTPChatModel):
         project: str | None = None,
         dialect: Dialect = OPENAI,
         key_header: str = "authorization",
-        key_variable: str = "OPENAI_API_KEY",
+        key_variable: str | None = "OPENAI_API_KEY",
         provider: str = "openai",
         keep_raw: bool = False,
         max_event_bytes: int = MAX_EVENT_BYTES,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         on_retry: RetryHook | None = None,
     ) -> None:
+        from agentcore.providers.http import Endpoint, is_host_of
+
+        # First of all hidden, so that no frame of ours shows a secret should what follows raise.
+        given, api_key = Secret.of(api_key), None
+        sent, headers = hidden_headers(headers), None
         url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        key = find_key(api_key, key_variable, needed=url.startswith(OPENAI_URL), what=url)
-        sent: dict[str, str | Secret] = {}
+        needed = is_host_of(url, "openai.com") and key_header not in sent
+        key = find_key(given, key_variable, needed=needed, what=provider)
         if key is not None:
-            sent[key_header] = bearer(key) if key_header == "authorization" else key
+            sent.setdefault(key_header, bearer(key) if key_header == "authorization" else key)
         for name, value in (("openai-organization", organization), ("openai-project", project)):
             if value:
-                sent[name] = value
-        sent.update(headers or {})
+                sent.setdefault(name, Secret(value))
         super().__init__(
             OpenAIChatCodec(provider, dialect, max_event_bytes=max_event_bytes, keep_raw=keep_raw),
             Endpoint(
                 provider,
                 url,
                 headers=sent,
-                secrets=() if key is None else (key,),
+                secrets=[key] if key is not None else [],
                 http_client=http_client,
                 max_response_bytes=max_response_bytes,
             ),
             options=ChatOptions(model=model, timeout=timeout).over(options or NO_OPTIONS),
             retries=RetryPolicy(max_retries=max_retries, max_retry_after=max_retry_after, on_retry=on_retry),
         )
-
-
-def bearer(key: Secret) -> Secret:
-    """The key as a bearer token."""
-    return Secret(f"Bearer {key.reveal()}")

@@ -3,24 +3,31 @@
 httpcore's own pool looks through all its connections and all waiting requests whenever one of them changes, which makes
 n concurrent requests cost n² (a thousand requests of 100 ms take some twenty seconds). This transport keeps the idle
 connections of each origin on a stack: taking one and giving it back do not depend on how many there are. The
-connections themselves are httpcore's.
+connections themselves are httpcore's, their sockets asyncio's.
 """
 
 import asyncio
+import functools
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, cast
 
 import httpcore
 import httpx
 from anyio import move_on_after
 from httpx import AsyncByteStream, Request, Response
 
+from agentcore.providers.sockets import AsyncioBackend
+
 MAX_CONNECTIONS = 2000
 KEEPALIVE_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
+_PRUNED = 4
+_BACKEND = AsyncioBackend()
+
+_Origin: TypeAlias = tuple[bytes, bytes, int | None]
 
 _EXCEPTIONS: dict[type[Exception], type[httpx.RequestError]] = {
     httpcore.ConnectTimeout: httpx.ConnectTimeout,
@@ -57,7 +64,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._keepalive = keepalive
         self._free = max_connections
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._idle: dict[tuple[bytes, bytes, int | None], list[httpcore.AsyncHTTPConnection]] = {}
+        self._idle: dict[_Origin, deque[httpcore.AsyncHTTPConnection]] = {}
         self._busy: set[httpcore.AsyncHTTPConnection] = set()
         self._closed = False
 
@@ -85,8 +92,9 @@ class PooledTransport(httpx.AsyncBaseTransport):
             if mapped is None:
                 raise
             raise mapped(str(error), request=request) from error
-        stream = _PooledStream(response.stream, self, key, connection)
-        return Response(response.status, headers=response.headers, stream=stream, extensions=response.extensions)
+        stream = _PooledStream(response.stream, functools.partial(self._give_back, key, connection))
+        extensions = cast("dict[str, Any]", response.extensions)  # type: ignore[reportUnknownMemberType] - httpcore's is open
+        return Response(response.status, headers=response.headers, stream=stream, extensions=extensions)
 
     async def aclose(self) -> None:
         """Close all connections, those in use included."""
@@ -133,7 +141,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
                 return
         self._free += 1
 
-    async def _connection(self, key: tuple[bytes, bytes, int | None]) -> httpcore.AsyncHTTPConnection:
+    async def _connection(self, key: _Origin) -> httpcore.AsyncHTTPConnection:
         idle = self._idle.get(key)
         while idle:
             connection = idle.pop()
@@ -142,9 +150,10 @@ class PooledTransport(httpx.AsyncBaseTransport):
             await connection.aclose()
         scheme, host, port = key
         return httpcore.AsyncHTTPConnection(
-            origin=httpcore.Origin(scheme, host, port or (443 if scheme == b"https" else 80)),
+            httpcore.Origin(scheme, host, port or (443 if scheme == b"https" else 80)),
             ssl_context=self._ssl() if scheme == b"https" else None,
             keepalive_expiry=self._keepalive,
+            network_backend=_BACKEND,
         )
 
     def _ssl(self) -> ssl.SSLContext:
@@ -159,35 +168,28 @@ class PooledTransport(httpx.AsyncBaseTransport):
             with move_on_after(CLOSE_SECONDS, shield=True):  # also when we are being cancelled: nothing may leak
                 await connection.aclose()
 
-    async def _give_back(
-        self, key: tuple[bytes, bytes, int | None], connection: httpcore.AsyncHTTPConnection
-    ) -> None:
+    async def _give_back(self, key: _Origin, connection: httpcore.AsyncHTTPConnection) -> None:
         if self._closed or not connection.is_idle():
             await self._discard(connection)
             return
         self._busy.discard(connection)
-        idle = self._idle.setdefault(key, [])
+        idle = self._idle.setdefault(key, deque())
         idle.append(connection)
         self._give_place()
-        # The stack's bottom grows old first: close what has been idle too long, a little at a time.
-        while len(idle) > 1 and idle[0].has_expired():
-            await idle.pop(0).aclose()
+        # The stack's bottom grows old first: close what has been idle too long, a few at a time, so that no request
+        # pays for a thousand others.
+        for _ in range(_PRUNED):
+            if len(idle) < 2 or not idle[0].has_expired():
+                break
+            await idle.popleft().aclose()
 
 
 class _PooledStream(AsyncByteStream):
     """A response's body; closing it gives the connection back."""
 
-    def __init__(
-        self,
-        stream: Any,
-        pool: PooledTransport,
-        key: tuple[bytes, bytes, int | None],
-        connection: httpcore.AsyncHTTPConnection,
-    ) -> None:
+    def __init__(self, stream: Any, give_back: Callable[[], Awaitable[None]]) -> None:
         self._stream = stream
-        self._pool = pool
-        self._key = key
-        self._connection = connection
+        self._give_back = give_back
         self._open = True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -207,4 +209,4 @@ class _PooledStream(AsyncByteStream):
         try:
             await self._stream.aclose()
         finally:
-            await self._pool._give_back(self._key, self._connection)  # noqa: SLF001
+            await self._give_back()

@@ -1,10 +1,12 @@
 """When a failed request is sent again, and after how long.
 
-The policy is tenacity's (attempts, exponential backoff with jitter). It is imported and entered only after a first
-failure: a request that succeeds, nearly all of them, pays nothing for it, and neither does `import agentcore`.
+The policy is tenacity's (attempts, exponential backoff). It is imported and entered only after a first failure: its
+`AsyncRetrying` costs some 18 µs a call even when nothing fails, and its import 5 ms; entered so, a request that
+succeeds pays 0.1 µs (tenacity 9.2, CPython 3.11).
 """
 
-import math
+import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -22,6 +24,9 @@ T = TypeVar("T")
 
 MAX_RETRY_AFTER = 60.0
 """Longest wait a service may ask for, in seconds; what asks for more gets its error at once."""
+
+# `float` would also take nan, inf, 1e400, 1_000 and other alphabets' digits.
+_NUMBER = re.compile(r"\s*\d{1,12}(\.\d{0,12})?\s*", re.ASCII)
 
 
 class RetryEvent(Struct, frozen=True):
@@ -41,15 +46,20 @@ class RetryEvent(Struct, frozen=True):
 RetryHook: TypeAlias = Callable[[RetryEvent], None]
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class RetryPolicy(Struct, frozen=True, kw_only=True):
     """How often and how long.
 
     Attributes:
         max_retries: attempts after the first.
         max_retry_after: longest `Retry-After` that is waited for, in seconds.
-        initial, maximum: bounds of the backoff in seconds; it doubles and is jittered.
+        initial, maximum: bounds of the backoff in seconds; it doubles, and up to half of it is left out by chance, so
+            that those who failed together do not come back together.
         on_retry: told of each wait.
-        sleep: how to wait; tests bring their own.
+        sleep, now, random: how to wait, the time of day, and chance from 0 to 1; tests bring their own.
     """
 
     max_retries: int = 2
@@ -58,6 +68,8 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     maximum: float = 8.0
     on_retry: RetryHook | None = None
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    now: Callable[[], datetime] = _utc_now
+    random: Callable[[], float] = random.random
 
 
 async def with_retries(send: Callable[[], Awaitable[T]], policy: RetryPolicy) -> T:
@@ -78,9 +90,7 @@ async def with_retries(send: Callable[[], Awaitable[T]], policy: RetryPolicy) ->
 async def _send_again(send: Callable[[], Awaitable[T]], first: ProviderError, policy: RetryPolicy) -> T:
     import tenacity
 
-    backoff = tenacity.wait_exponential_jitter(
-        initial=policy.initial, max=policy.maximum, jitter=policy.initial
-    )
+    backoff = tenacity.wait_exponential(multiplier=policy.initial, max=policy.maximum)
     failed: list[ProviderError] = [first]
 
     async def attempt() -> T:
@@ -94,7 +104,7 @@ async def _send_again(send: Callable[[], Awaitable[T]], first: ProviderError, po
 
     def wait(state: "RetryCallState") -> float:
         asked = error_of(state).retry_after
-        return asked if asked is not None else backoff(state)
+        return asked if asked is not None else backoff(state) * (1 - policy.random() / 2)
 
     def before_sleep(state: "RetryCallState") -> None:
         if policy.on_retry is not None:
@@ -112,14 +122,15 @@ async def _send_again(send: Callable[[], Awaitable[T]], first: ProviderError, po
 
 
 def _worth_it(error: ProviderError, policy: RetryPolicy) -> bool:
-    if not error.retryable or error.partial_text:
+    if not error.retryable or error.kind == "quota" or error.partial_text:
         return False
     return error.retry_after is None or error.retry_after <= policy.max_retry_after
 
 
-def retry_after(headers: Mapping[str, str], now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float | None:
-    """Seconds a reply asks to wait: `retry-after-ms`, or `Retry-After` as seconds or as an HTTP date (RFC 9110, 10.2.3).
+def retry_after(headers: Mapping[str, str], now: Callable[[], datetime] = _utc_now) -> float | None:
+    """Seconds a reply asks to wait.
 
+    `retry-after-ms` (OpenAI's and Azure's services), or `Retry-After` as seconds or as an HTTP date (RFC 9110, 10.2.3).
     None for nothing, and for what cannot be a wait: negative, not a number, endless, no date. A past date is 0.
     """
     milliseconds = _seconds(headers.get("retry-after-ms"))
@@ -131,7 +142,7 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], datetime] = lambda
         return seconds
     try:
         date = parsedate_to_datetime(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)
@@ -139,8 +150,6 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], datetime] = lambda
 
 
 def _seconds(value: str | None) -> float | None:
-    try:
-        seconds = float(value or "")
-    except ValueError:
+    if value is None or _NUMBER.fullmatch(value) is None:
         return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    return float(value)

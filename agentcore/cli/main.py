@@ -1,0 +1,108 @@
+"""`agentcore`: talk to a model in the terminal, or watch the demo."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from agentcore.chat import ChatOptions
+from agentcore.cli.chat import chat
+from agentcore.cli.local_model import INSTALL, LocalModelError, local_model_available, serve_local_model
+from agentcore.cli.local_server import MODEL_NAME
+from agentcore.errors import AgentCoreError, ConfigurationError
+from agentcore.providers.anthropic import AnthropicChatModel
+from agentcore.providers.http_model import HTTPChatModel
+from agentcore.providers.openai import OpenAIChatModel
+from agentcore.providers.presets import chat_model
+
+DEFAULT_OPENAI = "openai:gpt-5-mini"
+LOCAL_MAX_TOKENS = 256  # the tiny model would else repeat itself for minutes
+DEFAULT_ANTHROPIC = "anthropic:claude-haiku-4-5"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        if args.command == "version":
+            from agentcore import __version__
+
+            print(__version__)
+            return 0
+        if args.command == "demo":
+            from agentcore.cli.demo import demo
+
+            return asyncio.run(demo())
+        return asyncio.run(_chat(args))
+    except KeyboardInterrupt:
+        return 130
+    except (AgentCoreError, LocalModelError) as error:
+        print(f"agentcore: {error}", file=sys.stderr)
+        return 2
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="agentcore", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    talk = commands.add_parser("chat", help="talk to a model; it keeps the conversation and has a few tools")
+    talk.add_argument("--model", help="service:model, for example openai:gpt-5-mini or ollama:llama3.2")
+    talk.add_argument("--base-url", help="address of a compatible endpoint")
+    talk.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds the key")
+    talk.add_argument("--local", action="store_true", help="a small model on this machine")
+    talk.add_argument(
+        "--format", choices=["openai", "anthropic"], default="openai", help="wire format to the local model"
+    )
+    talk.add_argument("--system", help="instructions to the model")
+    talk.add_argument("--max-tokens", type=int, help="longest answer (the local model: 256 unless said otherwise)")
+    talk.add_argument("--no-tools", action="store_true", help="leave the sample tools out")
+    talk.add_argument("--once", metavar="TEXT", action="append", help="say this and end; may be given several times")
+    commands.add_parser("demo", help="a conversation with the local model that checks itself")
+    commands.add_parser("version", help="print the version")
+    return parser
+
+
+async def _chat(args: argparse.Namespace) -> int:
+    async with AsyncExitStack() as stack:
+        model = await _model(args, stack)
+        if model is None:
+            print(
+                "agentcore: no model. Set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name one with --model service:model.\n"
+                f"For a small model on this machine: {INSTALL}",
+                file=sys.stderr,
+            )
+            return 2
+        await stack.enter_async_context(model)
+        longest = args.max_tokens or (LOCAL_MAX_TOKENS if model.name == MODEL_NAME else None)
+        options = ChatOptions(max_tokens=longest)
+        return await chat(model, system=args.system, said=args.once, with_tools=not args.no_tools, options=options)
+
+
+async def _model(args: argparse.Namespace, stack: AsyncExitStack) -> HTTPChatModel | None:
+    key = os.environ.get(args.api_key_env) if args.api_key_env else None
+    if args.api_key_env and not key:
+        raise ConfigurationError(f"the environment variable {args.api_key_env} is not set")
+    if args.model:
+        return chat_model(args.model, base_url=args.base_url, api_key=key)
+    if args.base_url:
+        return OpenAIChatModel("default", base_url=args.base_url, api_key=key)
+    if not args.local:
+        if os.environ.get("OPENAI_API_KEY"):
+            return chat_model(DEFAULT_OPENAI)
+        if os.environ.get("ANTHROPIC_API_KEY"):
+            return chat_model(DEFAULT_ANTHROPIC)
+    if not args.local and not local_model_available():
+        return None
+    server = await stack.enter_async_context(serve_local_model())
+    print(
+        f"[{server.model} on this machine: a tiny model, it talks nonsense at times]", file=sys.stderr, flush=True
+    )
+    if args.format == "anthropic":
+        return AnthropicChatModel(server.model, base_url=server.url)
+    return OpenAIChatModel(server.model, base_url=f"{server.url}/v1")

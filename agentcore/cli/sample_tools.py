@@ -1,0 +1,70 @@
+"""Three small honest tools for the command line: the time, arithmetic, dice."""
+
+import ast
+import operator
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from agentcore.tools.errors import ToolError
+from agentcore.tools.tool import tool
+
+_OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+_MAX_EXPRESSION = 200
+
+
+@tool
+def current_time(zone: Annotated[str, "IANA time zone, for example Europe/Oslo"] = "UTC") -> str:
+    """Tell the current date and time in a time zone."""
+    place: tzinfo = UTC
+    if zone.upper() != "UTC":
+        try:
+            place = ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ToolError(f"there is no time zone {zone!r}; name one such as Europe/Oslo or Asia/Tokyo") from error
+    return datetime.now(place).strftime("%A, %d %B %Y, %H:%M:%S %Z")
+
+
+@tool
+def calculate(expression: Annotated[str, "for example (3 + 4) * 2.5"]) -> float:
+    """Work out an arithmetic expression with + - * / // % and brackets."""
+    if len(expression) > _MAX_EXPRESSION:
+        raise ToolError(f"the expression is longer than {_MAX_EXPRESSION} characters")
+    try:
+        return _value(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, ZeroDivisionError, OverflowError, RecursionError, ValueError) as error:
+        raise ToolError(f"cannot work out {expression!r}: {error}") from error
+
+
+@tool
+def roll_dice(
+    sides: Annotated[int, "sides of each die"] = 6, count: Annotated[int, "how many dice"] = 1
+) -> list[int]:
+    """Roll dice and tell what came up."""
+    if not (2 <= sides <= 1000 and 1 <= count <= 100):
+        raise ToolError("sides is 2 to 1000, count 1 to 100")
+    return [random.randint(1, sides) for _ in range(count)]  # noqa: S311 - a game
+
+
+def _value(node: ast.AST) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.operand))
+    raise ToolError("only numbers, + - * / // % and brackets can be worked out")
+
+
+SAMPLE_TOOLS = (current_time, calculate, roll_dice)

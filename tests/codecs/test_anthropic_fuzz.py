@@ -1,0 +1,150 @@
+"""Whatever bytes come: a response or one of our errors, never anything else."""
+
+import contextlib
+import json
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from agentcore.chat import ChatResponse
+from agentcore.codecs.anthropic_messages import AnthropicMessagesCodec
+from agentcore.errors import ProviderError
+from agentcore.events import ReasoningDelta, TextDelta
+from tests.support.anthropic_wire import WIRE, call, decode, event, message, play, stream_of, text, thinking
+
+BODY = message(
+    thinking(),
+    text("Look.", citations=[{"cited_text": "x"}]),
+    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}},
+    call(args={"a": [1, {"b": None}]}),
+    stop="max_tokens",
+    usage={"input_tokens": 1, "cache_read_input_tokens": 2, "output_tokens": 3},
+)
+STREAM = stream_of(BODY)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = (
+    "type",
+    "index",
+    "delta",
+    "content_block",
+    "message",
+    "usage",
+    "error",
+    "content",
+    "stop_reason",
+    "text",
+    "id",
+)
+DELTAS = ("text", "thinking", "signature", "partial_json", "citation", "stop_reason", "name", "input", "citations")
+KINDS = (
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+)
+TYPES = (
+    "text",
+    "thinking",
+    "tool_use",
+    "server_tool_use",
+    "text_delta",
+    "thinking_delta",
+    "input_json_delta",
+    "citations_delta",
+)
+inner = st.builds(
+    lambda kind, fields: {"type": kind, **fields},
+    st.sampled_from(TYPES) | json_values,
+    st.dictionaries(st.sampled_from(DELTAS), st.text(max_size=4) | json_values, max_size=4),
+)
+events = st.builds(
+    lambda kind, fields: event(kind, **fields),
+    st.sampled_from(KINDS),
+    st.dictionaries(st.sampled_from(FIELDS[1:]), st.integers(0, 3) | inner | json_values, max_size=4),
+)
+
+
+def mutate(data: bytes, edits: list[tuple[int, bytes]]) -> bytes:
+    made = bytearray(data)
+    for position, piece in edits:
+        at = position % (len(made) + 1)
+        made[at : at + len(piece)] = piece
+    return bytes(made)
+
+
+edits = st.lists(st.tuples(st.integers(0, 10_000), st.binary(min_size=1, max_size=4)), min_size=1, max_size=5)
+
+
+def check_stream(data: bytes, cut: int) -> None:
+    cut %= len(data) + 1
+    decoder, delivered = play([data[:cut], data[cut:]])
+    said = "".join(e.text for e in delivered if isinstance(e, TextDelta))
+    assert decoder.text == said or decoder.text == ""  # a plain body is no stream, and is delivered whole
+    try:
+        response = decoder.response()
+    except ProviderError as error:
+        assert error.provider == "anthropic"
+        assert decoder.error is error
+        assert error.partial_text == decoder.text
+    else:
+        thought = "".join(e.text for e in delivered if isinstance(e, ReasoningDelta))
+        assert isinstance(response, ChatResponse)
+        assert sorted(said) == sorted(
+            response.message.content or ""
+        )  # blocks may overlap: the order of coming is theirs
+        assert sorted(thought) == sorted(response.message.reasoning or "")
+
+
+def check_body(data: bytes) -> None:
+    with contextlib.suppress(ProviderError):
+        assert isinstance(decode(data), ChatResponse)
+    assert isinstance(AnthropicMessagesCodec().decode_error(500, data), ProviderError)
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_random_bytes(data: bytes, cut: int) -> None:
+    check_body(data)
+    check_stream(data, cut)
+    check_stream(b"data: " + data + b"\n\n", cut)
+
+
+@given(edits, st.integers(0, 10_000))
+@settings(max_examples=200)
+def test_damaged_bytes(made: list[tuple[int, bytes]], cut: int) -> None:
+    check_body(mutate(BODY, made))
+    check_stream(mutate(STREAM, made), cut)
+    check_body(mutate(STREAM, made))
+    check_stream(mutate(BODY, made), cut)
+
+
+@given(st.integers(0, len(BODY)))
+def test_truncated_body(end: int) -> None:
+    check_body(BODY[:end])
+    check_stream(BODY[:end], end // 2)
+
+
+@given(st.lists(events, max_size=8), st.integers(0, 1000))
+@settings(max_examples=300)
+def test_events_of_any_shape_in_any_order(parts: list[bytes], cut: int) -> None:
+    check_stream(b"".join(parts), cut)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), json_values | inner | st.lists(inner, max_size=3), max_size=8))
+@settings(max_examples=200)
+def test_bodies_of_any_shape(body: dict[str, Any]) -> None:
+    check_body(json.dumps(body).encode())
+
+
+@given(st.lists(inner, max_size=4), st.sampled_from(["end_turn", "tool_use", "max_tokens", "pause_turn"]))
+def test_decoded_reply_says_the_same_twice(blocks: list[Any], stop: str) -> None:
+    body = message(*blocks, stop=stop)
+    with contextlib.suppress(ProviderError):
+        assert decode(body) == AnthropicMessagesCodec().decode(body, WIRE)
