@@ -1,6 +1,6 @@
 """The model's side of a call: request, options, response, usage, and the protocol that every chat model satisfies."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -181,6 +181,6 @@ class WholeReplyStream:
 
 
 @asynccontextmanager
-async def stream_whole(response: ChatResponse) -> AsyncIterator[ChatStream]:
+async def stream_whole(response: ChatResponse) -> AsyncGenerator[ChatStream]:
     """Serve a finished response as a stream: `stream` of a model that can only answer at once."""
     yield WholeReplyStream(response)

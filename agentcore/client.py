@@ -179,7 +179,9 @@ class ChatClient:
             ConfigurationError: the client has no memory to hold it.
         """
         if self._memory.store is None:
-            raise ConfigurationError("this client has no memory; make it with memory=InMemoryChatMemory() or another store")
+            raise ConfigurationError(
+                "this client has no memory; make it with memory=InMemoryChatMemory() or another store"
+            )
         return Conversation(self, conversation_id, self._memory)
 
     def describe(self) -> str:

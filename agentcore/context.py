@@ -22,7 +22,7 @@ class ToolContext(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any] | None = None, *, turn_id: str = "", call_id: str = "") -> None:
         if isinstance(values, ToolContext):
-            values = values._values
+            values = values._values  # noqa: SLF001 - our own kind
         self._values: dict[str, Any] = dict(values) if values else {}
         self.turn_id = turn_id
         self.call_id = call_id
@@ -39,7 +39,7 @@ class ToolContext(Mapping[str, Any]):
     def for_call(self, call_id: str) -> "ToolContext":
         """The same snapshot, as seen from inside one tool call."""
         view = ToolContext.__new__(ToolContext)
-        view._values = self._values
+        view._values = self._values  # noqa: SLF001 - our own kind
         view.turn_id = self.turn_id
         view.call_id = call_id
         return view

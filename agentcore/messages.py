@@ -6,7 +6,8 @@ The JSON form of these Structs is also the stored form. They are immutable, so a
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
+from msgspec.structs import force_setattr
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "interrupted", "other"]
 """Why a reply ended, in neutral words. `interrupted`: it was cut by a cancellation or a broken stream."""
@@ -105,7 +106,7 @@ class AssistantMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
     """
 
     # A factory, not a default: `omit_defaults` would leave `"content":null` out of the stored form.
-    content: str | None = field(default_factory=cast("type[None]", type(None)))
+    content: str | None = field(default_factory=type(None))
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str | None = None
     finish_reason: FinishReason | None = None
@@ -113,7 +114,7 @@ class AssistantMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_fi
 
     def __post_init__(self) -> None:
         if type(self.tool_calls) is not tuple:
-            _force(self, "tool_calls", tuple(self.tool_calls))
+            force_setattr(self, "tool_calls", tuple(self.tool_calls))
 
 
 class ToolMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="role", tag="tool"):
@@ -136,12 +137,6 @@ class ToolMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-def _force(struct: Struct, name: str, value: object) -> None:
-    from msgspec.structs import force_setattr
-
-    force_setattr(struct, name, value)
-
-
 def _freeze_content(message: "UserMessage | ToolMessage") -> None:
     content: object = message.content
     if type(content) is not str and type(content) is not tuple:
@@ -149,7 +144,7 @@ def _freeze_content(message: "UserMessage | ToolMessage") -> None:
             raise TypeError(
                 f"{type(message).__name__}.content is a str or a list of parts, not {type(content).__name__}"
             )
-        _force(message, "content", tuple(cast("list[Part]", content)))
+        force_setattr(message, "content", tuple(cast("list[Part]", content)))
 
 
 def text_of(content: Content | None) -> str:
@@ -185,7 +180,9 @@ def check_history(messages: Iterable[Message]) -> list[HistoryProblem]:
 
     def close_batch() -> None:
         problems.extend(
-            HistoryProblem(batch_index, "unanswered_call", f"tool call {call_id!r} ({name}) has no result right after it")
+            HistoryProblem(
+                batch_index, "unanswered_call", f"tool call {call_id!r} ({name}) has no result right after it"
+            )
             for call_id, name in open_calls.items()
         )
         open_calls.clear()
@@ -236,13 +233,11 @@ def as_messages(value: "str | Message | Sequence[Message] | Sequence[Mapping[str
     if isinstance(value, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
         return [value]
     messages: list[Message] = []
-    for item in value:
+    for item in cast("Sequence[object]", value):
         if isinstance(item, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
             messages.append(item)
         elif isinstance(item, Mapping):
-            from msgspec import convert
-
-            messages.append(convert(item, Message))
+            messages.append(convert(cast("Mapping[str, Any]", item), Message))
         else:
             raise TypeError(f"messages are texts, message Structs or mappings, not {type(item).__name__}")
     return messages

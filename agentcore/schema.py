@@ -129,11 +129,17 @@ def _strict(node: Any) -> Any:
     mapping.pop("default", None)
     if mapping.get("type") == "object" or "properties" in mapping:
         properties = cast("dict[str, Any]", mapping.get("properties", {}))
-        if mapping.get("additionalProperties") not in (None, False) or (not properties and "type" in mapping and "additionalProperties" not in mapping and mapping.get("properties") is None):
+        if mapping.get("additionalProperties") not in (None, False) or (
+            not properties
+            and "type" in mapping
+            and "additionalProperties" not in mapping
+            and mapping.get("properties") is None
+        ):
             raise _NotStrictError  # a free-form mapping
         required = set(mapping.get("required", ()))
         mapping["properties"] = {
-            name: _strict(value) if name in required else _nullable(_strict(value)) for name, value in properties.items()
+            name: _strict(value) if name in required else _nullable(_strict(value))
+            for name, value in properties.items()
         }
         mapping["required"] = list(properties)
         mapping["additionalProperties"] = False

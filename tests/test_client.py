@@ -141,7 +141,7 @@ async def test_windowed_memory_limits_what_the_model_sees_and_keeps_the_store_wh
 
 
 async def test_conversation_is_the_same_without_the_id() -> None:
-    client = ChatClient(ScriptedModel(["a", ["b"], "c"][:1] + ["b", "c"]), memory=InMemoryChatMemory())
+    client = ChatClient(ScriptedModel(["a", "b", "c"]), memory=InMemoryChatMemory())
     conversation = client.conversation("u1")
     assert (await conversation.send("1")).text == "a"
     async with conversation.stream("2") as turn:

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from agentcore import (
     AssistantMessage,
     ChatClient,
+    ChatResponse,
     InMemoryChatMemory,
     InvalidInputError,
     Limits,
@@ -163,7 +165,9 @@ async def test_writes_are_handed_back_and_seen_by_the_next_batch() -> None:
         """Read."""
         return f"{context['slot']} of {context['user_id']} in {context.conversation_id}"
 
-    model = ScriptedModel([[ToolCall("a", "put", {"value": "1"}), ToolCall("b", "put", {"value": "2"})], ToolCall("c", "read"), "ok"])
+    model = ScriptedModel(
+        [[ToolCall("a", "put", {"value": "1"}), ToolCall("b", "put", {"value": "2"})], ToolCall("c", "read"), "ok"]
+    )
     client = ChatClient(model, tools=[put, read], memory=InMemoryChatMemory())
     result = await client.invoke("go", conversation_id="u1", tool_context={"user_id": "kim"})
     assert dict(result.tool_context) == {"user_id": "kim", "conversation_id": "u1", "slot": "2"}
@@ -186,7 +190,9 @@ async def test_usage_is_added_up_and_unknown_stays_unknown() -> None:
     ],
     ids=["model-calls", "tool-calls", "tokens"],
 )
-async def test_limit_ends_the_turn_with_its_name_and_a_whole_history(limits: Limits, name: str, model_calls: int) -> None:
+async def test_limit_ends_the_turn_with_its_name_and_a_whole_history(
+    limits: Limits, name: str, model_calls: int
+) -> None:
     memory = InMemoryChatMemory()
     reply = Reply(tool_calls=[ADD], usage=Usage(input_tokens=9, output_tokens=1))
     model = ScriptedModel([reply], repeat_last=True)
@@ -260,10 +266,8 @@ async def test_call_with_unreadable_arguments_is_answered_not_run() -> None:
 
 async def test_unfinished_reply_is_sent_back_and_goes_on() -> None:
     class Pausing(ScriptedModel):
-        def _response(self, reply: Reply):  # type: ignore[no-untyped-def]
-            from msgspec.structs import replace
-
-            response = super()._response(reply)
+        def response_to(self, reply: Reply) -> ChatResponse:
+            response = super().response_to(reply)
             return replace(response, raw_finish_reason="pause_turn") if reply.text == "searching" else response
 
     model = Pausing([Reply(text="searching", finish_reason="other"), "found"])
@@ -365,7 +369,9 @@ async def test_input_that_cannot_be_a_turn_is_refused(messages: list[Message], w
 
 async def test_results_of_a_batch_must_come_together() -> None:
     memory = InMemoryChatMemory()
-    client = ChatClient(ScriptedModel([[ADD, ToolCall("c2", "add", {"a": 1, "b": 1})], "x"]), tools=[add], memory=memory)
+    client = ChatClient(
+        ScriptedModel([[ADD, ToolCall("c2", "add", {"a": 1, "b": 1})], "x"]), tools=[add], memory=memory
+    )
     await client.invoke_chat("go", conversation_id="u1")
     with pytest.raises(InvalidInputError, match="no result was given for the open calls c2"):
         await client.invoke_chat([ToolMessage("c1", "add", "3")], conversation_id="u1")

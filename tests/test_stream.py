@@ -139,7 +139,9 @@ async def test_cancel_from_the_reader_ends_the_iteration() -> None:
 
 async def test_error_comes_out_of_the_iteration_after_all_text() -> None:
     memory = InMemoryChatMemory()
-    client = ChatClient(ScriptedModel([Reply(text=["Here ", "is "], error=network()), "Here is the plan"]), memory=memory)
+    client = ChatClient(
+        ScriptedModel([Reply(text=["Here ", "is "], error=network()), "Here is the plan"]), memory=memory
+    )
     seen = ""
     with pytest.raises(ProviderError) as caught:
         async with client.stream("plan", conversation_id="u1") as turn:

@@ -66,7 +66,11 @@ async def _turn(conversation: Conversation, text: str) -> bool:
         print(f"\n[{error}]", file=sys.stderr, flush=True)
         return False
     if turn.result.status != "completed":
-        print(f"[{turn.result.status}{f': {turn.result.limit}' if turn.result.limit else ''}]", file=sys.stderr, flush=True)
+        print(
+            f"[{turn.result.status}{f': {turn.result.limit}' if turn.result.limit else ''}]",
+            file=sys.stderr,
+            flush=True,
+        )
     return True
 
 

@@ -47,10 +47,14 @@ class _Seen(Struct):
 
 async def demo() -> int:
     """Run it; returns the exit status."""
-    print("A tiny model (SmolLM2-135M) on this machine. It talks nonsense at times: watch what happens, not what it says.")
+    print(
+        "A tiny model (SmolLM2-135M) on this machine. It talks nonsense at times: watch what happens, not what it says."
+    )
     try:
         async with serve_local_model() as server:
-            await _conversation("OpenAI Chat Completions", OpenAIChatModel(server.model, base_url=f"{server.url}/v1"), server)
+            await _conversation(
+                "OpenAI Chat Completions", OpenAIChatModel(server.model, base_url=f"{server.url}/v1"), server
+            )
             await _conversation("Anthropic Messages", AnthropicChatModel(server.model, base_url=server.url), server)
     except DemoFailedError as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr)
@@ -75,7 +79,9 @@ async def _conversation(wire: str, model: HTTPChatModel, server: LocalModelServe
             stored = list(await memory.get("demo"))
             results.append(await _turn(client, text, seen))
             if list(watch.sent[before][: len(stored)]) != stored or len(watch.sent[before]) != len(stored) + 1:
-                raise DemoFailedError(f"the request of turn {len(results)} did not hold what the turns before it stored")
+                raise DemoFailedError(
+                    f"the request of turn {len(results)} did not hold what the turns before it stored"
+                )
         history = await memory.get("demo")
     if not seen.tools_run:
         raise DemoFailedError("no tool was run")

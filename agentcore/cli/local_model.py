@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from subprocess import DEVNULL, PIPE
 
@@ -35,7 +35,7 @@ def local_model_available() -> bool:
 
 
 @asynccontextmanager
-async def serve_local_model(arguments: Sequence[str] = ()) -> AsyncIterator[LocalModelServer]:
+async def serve_local_model(arguments: Sequence[str] = ()) -> AsyncGenerator[LocalModelServer]:
     """Run the server for the length of the block.
 
     Raises:

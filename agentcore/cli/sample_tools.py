@@ -1,7 +1,6 @@
 """Three small honest tools for the command line: the time, arithmetic, dice."""
 
 import ast
-import operator
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -11,16 +10,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from agentcore.tools.errors import ToolError
 from agentcore.tools.tool import tool
 
-_OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
+_BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
 }
+_UNARY: dict[type[ast.unaryop], Callable[[float], float]] = {ast.USub: lambda a: -a, ast.UAdd: lambda a: +a}
 _MAX_EXPRESSION = 200
 
 
@@ -48,9 +46,7 @@ def calculate(expression: Annotated[str, "for example (3 + 4) * 2.5"]) -> float:
 
 
 @tool
-def roll_dice(
-    sides: Annotated[int, "sides of each die"] = 6, count: Annotated[int, "how many dice"] = 1
-) -> list[int]:
+def roll_dice(sides: Annotated[int, "sides of each die"] = 6, count: Annotated[int, "how many dice"] = 1) -> list[int]:
     """Roll dice and tell what came up."""
     if not (2 <= sides <= 1000 and 1 <= count <= 100):
         raise ToolError("sides is 2 to 1000, count 1 to 100")
@@ -60,10 +56,10 @@ def roll_dice(
 def _value(node: ast.AST) -> float:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-    if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.operand))
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _BINARY[type(node.op)](_value(node.left), _value(node.right))
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        return _UNARY[type(node.op)](_value(node.operand))
     raise ToolError("only numbers, + - * / // % and brackets can be worked out")
 
 

@@ -87,9 +87,7 @@ class MemoryFilter(Filter):
             return await _remembered(request, turn, ConversationHistory(self.store, conversation_id), call_next)
 
 
-async def _remembered(
-    request: ChatRequest, turn: Turn, history: TurnHistory, call_next: ChatCall
-) -> ChatResponse:
+async def _remembered(request: ChatRequest, turn: Turn, history: TurnHistory, call_next: ChatCall) -> ChatResponse:
     messages = await history.view(request.messages)
     due = history.due
     try:

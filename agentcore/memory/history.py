@@ -1,4 +1,4 @@
-"""ConversationHistory: one turn's way to the record, reading it healed and windowed, appending to it, never copying it."""
+"""ConversationHistory: one turn's way to the record: read healed and windowed, appended to, never kept twice."""
 
 import logging
 from collections.abc import Sequence

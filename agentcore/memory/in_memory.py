@@ -94,5 +94,5 @@ def check_storable(messages: Sequence[Message]) -> None:
     for index, message in enumerate(messages):
         if type(message) not in _MESSAGE_TYPES:
             raise InvalidInputError(
-                f"item {index} of the messages to store is a {type(message).__name__}, not a message; nothing was stored"
+                f"item {index} to store is a {type(message).__name__}, not a message; nothing was stored"
             )

@@ -1,7 +1,7 @@
 """One turn at a time per conversation, inside one process."""
 
 from asyncio import Lock
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -38,7 +38,7 @@ class ConversationLocks:
         on_busy: BusyPolicy = "wait",
         timeout: float | None = None,  # noqa: ASYNC109 - a bound on the wait alone, not on the block
         supersede: Callable[[], None] | None = None,
-    ) -> AsyncIterator[None]:
+    ) -> AsyncGenerator[None]:
         """See `TurnLocking.lock_turn`."""
         place = self._places.get(conversation_id)
         if place is None:

@@ -1,6 +1,6 @@
 """ScriptedModel: a chat model that says what a test told it to say."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -77,10 +77,10 @@ class ScriptedModel:
         reply = await self._next(request)
         if reply.error is not None:
             raise reply.error
-        return self._response(reply)
+        return self.response_to(reply)
 
     @asynccontextmanager
-    async def stream(self, request: ChatRequest) -> AsyncIterator[ChatStream]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatStream]:
         """The next reply in its pieces."""
         yield _ScriptedStream(await self._next(request), self)
 
@@ -101,7 +101,8 @@ class ScriptedModel:
             await reply.wait_for()
         return reply
 
-    def _response(self, reply: Reply) -> ChatResponse:
+    def response_to(self, reply: Reply) -> ChatResponse:
+        """The response that a scripted reply stands for."""
         shape: FinishReason = "tool_calls" if reply.tool_calls else "stop"
         message = AssistantMessage(
             "".join(reply.pieces()) if reply.text is not None else None,
@@ -136,7 +137,7 @@ class _ScriptedStream:
             raise reply.error
         for event in events_of(AssistantMessage(None, tuple(reply.tool_calls))):
             yield event
-        self._response = self._model._response(reply)  # noqa: SLF001
+        self._response = self._model.response_to(reply)
 
 
 def _as_reply(item: Any) -> Reply:

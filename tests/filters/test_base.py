@@ -81,9 +81,7 @@ async def test_filter_outside_memory_sees_the_delta_and_inside_the_whole() -> No
             return await call_next(request)
 
     outside, inside = See(), See()
-    client = ChatClient(
-        ScriptedModel(["a", "b"]), filters=[outside, MemoryFilter(InMemoryChatMemory()), inside]
-    )
+    client = ChatClient(ScriptedModel(["a", "b"]), filters=[outside, MemoryFilter(InMemoryChatMemory()), inside])
     await client.invoke("1", conversation_id="u1")
     await client.invoke("2", conversation_id="u1")
     assert outside.seen == [1, 1]
@@ -134,9 +132,7 @@ async def test_rewritten_results_reach_the_model_and_the_store_keeps_the_facts()
         async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
             from msgspec.structs import replace
 
-            messages = [
-                replace(m, content="[redacted]") if isinstance(m, ToolMessage) else m for m in request.messages
-            ]
+            messages = [replace(m, content="[redacted]") if isinstance(m, ToolMessage) else m for m in request.messages]
             return await call_next(replace(request, messages=messages))
 
     memory = InMemoryChatMemory()
@@ -157,7 +153,9 @@ async def test_repair_by_asking_again_is_stored_as_it_happened() -> None:
             return response
 
     memory = InMemoryChatMemory()
-    await ChatClient(ScriptedModel(["bad", "good"]), memory=memory, filters=[AskAgain()]).invoke("x", conversation_id="u1")
+    await ChatClient(ScriptedModel(["bad", "good"]), memory=memory, filters=[AskAgain()]).invoke(
+        "x", conversation_id="u1"
+    )
     assert [m.content for m in await memory.get("u1")] == ["x", "bad", "not like that", "good"]
 
 

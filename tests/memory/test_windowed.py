@@ -47,14 +47,25 @@ def round_of(*ids: str) -> list[Message]:
         ([a("1"), *round_of("x"), a("2")], 2, [a("2")]),
         ([u("1"), a("1"), S, u("2")], 2, [S, u("2")]),
     ],
-    ids=["whole-turns", "batch-is-one", "system", "window-of-one", "large-turn", "rounds", "fits", "no-user", "late-system"],
+    ids=[
+        "whole-turns",
+        "batch-is-one",
+        "system",
+        "window-of-one",
+        "large-turn",
+        "rounds",
+        "fits",
+        "no-user",
+        "late-system",
+    ],
 )
 def test_window_is_cut_at_turns(history: list[Message], size: int, expected: list[Message]) -> None:
     assert list(window(history, size)) == expected
 
 
 turns = st.lists(
-    st.tuples(st.text("abc", min_size=1, max_size=2), st.lists(st.integers(1, 3), max_size=3), st.booleans()), max_size=8
+    st.tuples(st.text("abc", min_size=1, max_size=2), st.lists(st.integers(1, 3), max_size=3), st.booleans()),
+    max_size=8,
 )
 
 
