@@ -1,0 +1,1 @@
+"""What agentcore costs, beside hand-written loops, in one run."""
