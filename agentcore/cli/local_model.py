@@ -19,9 +19,10 @@ STOP_SECONDS = 5.0
 
 
 class LocalModelServer(Struct, frozen=True):
-    """A running server: its address (without a path) and the name of its model."""
+    """A running server: its address (without a path), its process, and the name of its model."""
 
     url: str
+    process: Process
     model: str = MODEL_NAME
 
 
@@ -51,7 +52,7 @@ async def serve_local_model(arguments: Sequence[str] = ()) -> AsyncGenerator[Loc
             url = await _ready(process)
         if url is None:
             raise LocalModelError(f"the local model did not come up (exit status {process.returncode})")
-        yield LocalModelServer(url)
+        yield LocalModelServer(url, process)
     finally:
         with anyio.CancelScope(shield=True):
             await _stop(process)
