@@ -2,8 +2,8 @@
 
 httpcore comes with a backend on anyio. With this one a request costs a fifth less (365 instead of 470 µs on loopback):
 a read that finds its bytes there waits for nothing, a write that fits the buffer does not visit the event loop, and a
-time limit is one timer instead of a cancel scope. It also closes the socket whose TLS handshake is cancelled, which
-httpcore forgets.
+time limit is one timer instead of a cancel scope. A socket whose TLS handshake is cancelled is closed, which httpcore's
+own backend forgets.
 """
 
 import asyncio
@@ -193,17 +193,15 @@ class _Stream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
     ) -> httpcore.AsyncNetworkStream:
         assert self._transport is not None
-        plain = self._transport
         try:
             async with asyncio.timeout(timeout):
-                encrypted = await self._loop.start_tls(plain, self, ssl_context, server_hostname=server_hostname)
-        except BaseException as error:
-            plain.abort()
-            if isinstance(error, TimeoutError):
-                raise httpcore.ConnectTimeout(str(error)) from error
-            if isinstance(error, OSError):  # ssl.SSLError and certificates that do not fit are among them
-                raise httpcore.ConnectError(str(error)) from error
-            raise
+                encrypted = await self._loop.start_tls(
+                    self._transport, self, ssl_context, server_hostname=server_hostname
+                )
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(str(error)) from error
+        except OSError as error:  # ssl.SSLError and certificates that do not fit are among them
+            raise httpcore.ConnectError(str(error)) from error
         if encrypted is None:
             raise httpcore.ConnectError("the connection was closed within the TLS handshake")
         self._transport = encrypted
