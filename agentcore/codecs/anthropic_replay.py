@@ -105,7 +105,14 @@ def without_open_server_tools(blocks: Sequence[Any]) -> list[Any]:
     if any(block.get("type") == "tool_use" for block in kept):
         return list(blocks)
     answered = {str(block.get("tool_use_id")) for block in kept}
-    return [block for block in blocks if not _is_open_server_tool(block, answered)]
+    return without_last_thinking([block for block in blocks if not _is_open_server_tool(block, answered)])
+
+
+def without_last_thinking(blocks: list[Any]) -> list[Any]:
+    """The blocks without the thinking they end with, which the service refuses: a reply that the limit cut."""
+    while blocks and isinstance(blocks[-1], dict) and is_thinking(cast("dict[str, Any]", blocks[-1])):
+        blocks.pop()
+    return blocks
 
 
 def _is_open_server_tool(block: object, answered: set[str]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from agentcore.chat import ChatOptions, ChatRequest, ToolSchema
-from agentcore.codecs.anthropic_replay import is_thinking, kept_blocks, without_open_server_tools
+from agentcore.codecs.anthropic_replay import kept_blocks, without_last_thinking, without_open_server_tools
 from agentcore.codecs.anthropic_settings import put_extra, put_settings
 from agentcore.codecs.shared import LegalIds
 from agentcore.errors import InvalidInputError, UnsupportedContentError
@@ -333,9 +333,7 @@ def _replayed(
         first_call = next((i for i, block in enumerate(blocks) if block.get("type") == "tool_use"), len(blocks))
         blocks.insert(first_call, _Text(text))
     blocks.extend([_call_block(call, ids, names) for call in open_calls.values()])
-    while blocks and isinstance(blocks[-1], dict) and is_thinking(cast("dict[str, Any]", blocks[-1])):
-        blocks.pop()  # "The final block in an assistant message cannot be thinking": a reply that the limit cut
-    return blocks
+    return without_last_thinking(blocks)
 
 
 def _call_block(call: ToolCall, ids: LegalIds, names: Mapping[str, str]) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def decode_json(body: bytes, decoder: "msgspec.json.Decoder[T]", type_: type[T])
         first = error
     try:
         # Replaced, not refused: a broken character must not cost the answer around it.
-        return msgspec.convert(loads(body.removeprefix(_BOM).decode("utf-8", "replace")), type_)
+        text = body.removeprefix(_BOM).decode("utf-8", "replace")
+        return msgspec.convert(loads(text, parse_constant=_refuse_constant), type_)
     except (JSONDecodeError, msgspec.ValidationError, RecursionError, ValueError):
         raise DecodeError(f"{_reason(first)}: {excerpt(body)}") from first
 

@@ -1,7 +1,8 @@
 """Server-sent events, incrementally: bytes in, (event name, data) out.
 
-Source: WHATWG HTML, "Server-sent events", parsing an event stream. Two liberties, both needed by servers in use: a last
-event without its blank line counts, and bytes are not decoded here, so a character may be cut anywhere.
+Source: WHATWG HTML, "Server-sent events", parsing an event stream. Three liberties, all needed by servers in use: a
+last event without its blank line counts; a line that begins with `{` is data (proxies put a bare JSON error between
+the events); and bytes are not decoded here, so a character may be cut anywhere.
 """
 
 from agentcore.errors import DecodeError
@@ -20,64 +21,98 @@ class SSEParser:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max = max_event_bytes
-        self._rest = b""
+        self._rest: list[bytes] = []  # of the event that is not whole yet; joined once, however often it was cut
+        self._rest_size = 0
         self._start = True
         self._cr_at_end = False
+        self._too_large = False
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """The events that these bytes complete.
 
         Raises:
-            DecodeError: an event is larger than the cap.
+            DecodeError: an event is larger than the cap. Events that stand before it in the same bytes are returned
+                first; the call after that raises.
         """
+        if self._too_large:
+            raise self._size_error()
         if self._start:
-            data = self._rest + data
+            data = self.take_rest() + data
             if len(data) < len(_BOM) and _BOM.startswith(data):
-                self._rest = data
+                self._keep(data)
                 return []
-            self._start, self._rest = False, b""
+            self._start = False
             data = data.removeprefix(_BOM)
         if self._cr_at_end or b"\r" in data:
             data = self._with_line_feeds(data)
-        data = self._rest + data if self._rest else data
+        if self._rest and data:
+            if b"\n\n" not in data and not (data[0] == 10 and self._rest[-1][-1] == 10):
+                self._keep(data)
+                return []
+            data = self.take_rest() + data
         end = data.rfind(b"\n\n")
         if end < 0:
             self._keep(data)
             return []
-        self._keep(data[end + 2 :])
         events: list[tuple[str, bytes]] = []
         for block in data[:end].split(b"\n\n"):
+            if len(block) > self._max:
+                self._overflow(events)
+                return events
             if block[:6] == b"data: " and b"\n" not in block:
                 events.append(("", block[6:]))
             elif block:
                 event = _parse(block)
                 if event is not None:
                     events.append(event)
+        self._keep(data[end + 2 :], events)
         return events
 
     def finish(self) -> list[tuple[str, bytes]]:
-        """The connection is closed: the event that is left, if there is one."""
-        event = _parse(self._rest) if self._rest else None
-        self._rest = b""
+        """The connection is closed: the event that is left, if there is one.
+
+        Raises:
+            DecodeError: an event was larger than the cap.
+        """
+        if self._too_large:
+            raise self._size_error()
+        event = _parse(self.take_rest().removesuffix(b"\n"))
         return [event] if event is not None else []
 
-    @property
-    def pending(self) -> bytes:
-        """Bytes that do not make an event yet."""
-        return self._rest
+    def take_rest(self) -> bytes:
+        """Take out the bytes that do not make an event yet."""
+        rest = b"".join(self._rest)
+        self._rest.clear()
+        self._rest_size = 0
+        return rest
 
-    def _keep(self, rest: bytes) -> None:
-        if len(rest) > self._max:
-            raise DecodeError(f"one event of the stream is larger than {self._max} bytes; raise max_event_bytes if it is meant")
-        self._rest = rest
+    def _keep(self, rest: bytes, events: list[tuple[str, bytes]] | None = None) -> None:
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
+            if self._rest_size > self._max:
+                self._overflow(events)
+
+    def _overflow(self, events: list[tuple[str, bytes]] | None) -> None:
+        self.take_rest()
+        self._too_large = True
+        if not events:
+            raise self._size_error()
+
+    def _size_error(self) -> DecodeError:
+        return DecodeError(
+            f"one event of the stream is larger than {self._max} bytes; raise max_event_bytes if it is meant"
+        )
 
     def _with_line_feeds(self, data: bytes) -> bytes:
         """CR and CRLF as LF, also when the network cut between the two."""
-        if self._cr_at_end and data[:1] == b"\n":
+        if not data:
+            return data
+        if self._cr_at_end and data[0] == 10:
             data = data[1:]
-            if not data:
-                return data
-        self._cr_at_end = data.endswith(b"\r")
+            self._cr_at_end = False
+        if data:
+            self._cr_at_end = data[-1] == 13
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
@@ -85,6 +120,9 @@ def _parse(block: bytes) -> tuple[str, bytes] | None:
     name = ""
     data: list[bytes] = []
     for line in block.split(b"\n"):
+        if line[:1] == b"{":
+            data.append(line)
+            continue
         field, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]

@@ -157,6 +157,10 @@ def test_paused_reply_of_a_server_tool_call_alone_disappears_when_it_was_not_con
     assert sent_blocks(Q, replied(SEARCH, stop="pause_turn"), NEXT, at=0) == [text("q"), text("next")]
 
 
+def test_thinking_before_a_server_tool_call_that_was_left_out_goes_with_it() -> None:
+    assert sent_blocks(Q, replied(text("I look."), thinking(), SEARCH, stop="pause_turn"), NEXT) == [text("I look.")]
+
+
 def test_white_space_at_the_end_of_a_kept_text_goes_where_it_ends_the_request() -> None:
     cited = CITED | {"text": "Done. \n"}
     reply = replied(SEARCH, FOUND, cited)

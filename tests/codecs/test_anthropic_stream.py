@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentcore.codecs.anthropic_messages import MAX_BLOCKS, AnthropicMessagesCodec
+from agentcore.codecs.anthropic_messages import AnthropicMessagesCodec
+from agentcore.codecs.anthropic_stream import MAX_BLOCKS
 from agentcore.codecs.base import WireRequest
 from agentcore.errors import DecodeError, ProviderError
 from agentcore.events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
@@ -175,6 +176,16 @@ def test_blocks_of_a_careless_server_are_told_apart(stream: bytes) -> None:
     assert (response.text, response.message.tool_calls) == ("Hello", (ToolCall("toolu_1", "add"),))
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "Hello"
     assert [e for e in events if isinstance(e, ToolCallDelta)] == [ToolCallDelta(0, "toolu_1", "add", "")]
+
+
+def test_blocks_that_share_their_indexes_keep_the_order_of_their_coming() -> None:
+    blocks = [thinking("a", "x"), call(), thinking("b", "y"), call("now", {}, "toolu_2")]
+    starts = b"".join(opened(position % 2, block) for position, block in enumerate(blocks))
+    decoder, events = play(start() + starts + ended("tool_use"))
+    assert decoder.response() == decode(
+        message(*blocks, stop="tool_use", usage={"input_tokens": 5, "output_tokens": 3})
+    )
+    assert told(events) == ["[a]", (0, ""), "[b]", (1, "")]
 
 
 @pytest.mark.parametrize(
@@ -352,6 +363,12 @@ def test_response_asked_for_before_the_end_is_refused() -> None:
         pytest.param(ended() + b"data: [DONE]\n\n", id="done after the end"),
         pytest.param(ended() + OVERLOADED, id="whatever follows the end"),
         pytest.param(ended().rstrip(), id="no blank line at the end"),
+        pytest.param(ended()[:-20], id="cut inside message_stop"),
+        pytest.param(
+            event("message_delta", delta={"stop_reason": "end_turn"})
+            + event("message_delta", delta={"stop_reason": None}),
+            id="a delta without a reason after it",
+        ),
         pytest.param(ended().replace(b"\n", b"\r\n"), id="line ends of another kind"),
     ],
 )
@@ -495,10 +512,7 @@ def test_stream_that_breaks_at_any_byte_keeps_what_was_delivered(name: str) -> N
     ],
 )
 def test_characters_cut_in_halves_are_put_together(pieces: list[str], whole: str) -> None:
-    halves = b"".join(
-        f'data: {{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{piece}"}}}}\n\n'.encode()
-        for piece in pieces
-    )
+    halves = b"".join(said(0, "PIECE").replace(b"PIECE", piece.encode()) for piece in pieces)
     decoder, events = play(start() + opened(0, text("")) + halves + ended())
     assert decoder.response().text == "".join(e.text for e in events if isinstance(e, TextDelta)) == whole
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agentcore.chat import ChatResponse
-from agentcore.codecs.anthropic_messages import AnthropicMessagesCodec, AnthropicStreamDecoder
+from agentcore.codecs.anthropic_messages import AnthropicMessagesCodec
+from agentcore.codecs.anthropic_stream import AnthropicStreamDecoder
 from agentcore.codecs.base import WireRequest
 from agentcore.events import StreamEvent
 

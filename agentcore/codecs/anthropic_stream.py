@@ -1,0 +1,395 @@
+"""Streams of Anthropic Messages: bytes in, events out, the whole reply at the end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agentcore.chat import ChatResponse, events_of
+from agentcore.codecs.anthropic_reply import blocks_of, response_of
+from agentcore.codecs.failures import failure_error, failure_of, provider_error
+from agentcore.codecs.shared import as_int, as_text, decode_json, encode_json, mend_surrogates, parse_arguments
+from agentcore.codecs.sse import SSEParser
+from agentcore.errors import DecodeError, ProviderError
+from agentcore.events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
+
+MAX_BLOCKS = 4096
+
+BLANK = b"\xef\xbb\xbf \r\n\t"
+"""What may stand before the first byte that counts: white space, and a byte order mark."""
+
+_CLOSED = "the connection was closed before the end of the stream was announced"
+
+
+class _Delta(Struct, gc=False):
+    type: Any = None
+    text: Any = None
+    thinking: Any = None
+    signature: Any = None
+    partial_json: Any = None
+    citation: Any = None
+    stop_reason: Any = None
+
+
+class _Event(Struct, gc=False):
+    type: Any = None
+    index: Any = None
+    delta: _Delta | None = None
+    content_block: Any = None
+    message: Any = None
+    usage: Any = None
+    error: Any = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_objects: "msgspec.json.Decoder[dict[str, Any]]" = msgspec.json.Decoder(dict[str, Any])
+_KNOWN_EVENTS = ("content_block_start", "content_block_delta", "message_start", "message_delta", "error")
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that a body or payload is.
+
+    Raises:
+        DecodeError: it is not one.
+    """
+    return decode_json(body, _objects, cast("type[dict[str, Any]]", dict))
+
+
+class _Block:
+    """A content block as it grows."""
+
+    __slots__ = ("call", "citations", "index", "json", "kind", "signature", "start", "text")
+
+    def __init__(self, index: int, start: dict[str, Any], call: int | None = None) -> None:
+        self.index = index
+        self.start = start
+        self.kind: Any = start.get("type")
+        self.call = call  # position among the calls of the reply
+        self.text: list[str] = []  # of a text or a thought
+        self.signature: list[str] = []
+        self.json: list[str] = []
+        self.citations: list[Any] = []
+
+    def raw_input(self) -> object:
+        """The arguments: the JSON text that came in pieces, or the object the block began with."""
+        return "".join(self.json) if self.json else self.start.get("input")
+
+    def whole(self) -> dict[str, Any]:
+        """The block as it would stand in a body."""
+        block = dict(self.start)
+        if self.kind == "text":
+            block["text"] = (as_text(block.get("text")) or "") + "".join(self.text)
+            if self.citations:
+                known = block.get("citations")
+                block["citations"] = [*(cast("list[Any]", known) if isinstance(known, list) else []), *self.citations]
+        elif self.kind == "thinking":
+            block["thinking"] = (as_text(block.get("thinking")) or "") + "".join(self.text)
+            block["signature"] = (as_text(block.get("signature")) or "") + "".join(self.signature)
+        elif self.json or "input" in block or self.kind == "tool_use":
+            block["input"] = parse_arguments(self.raw_input())[0]
+        return block
+
+
+class AnthropicStreamDecoder:
+    """Decodes one stream; see `StreamDecoder`.
+
+    Args:
+        provider: name for errors.
+        tool_names: wire name → neutral name of tools.
+        decode_body: reads a plain body that came in place of a stream.
+        max_event_bytes: largest single event.
+        keep_raw: keep the event payloads on the response.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        tool_names: Mapping[str, str],
+        decode_body: Callable[[bytes], ChatResponse],
+        *,
+        max_event_bytes: int,
+        keep_raw: bool,
+    ) -> None:
+        self.error: ProviderError | None = None
+        self.done = False
+        self._provider = provider
+        self._tool_names = tool_names
+        self._decode_body = decode_body
+        self._keep_raw = keep_raw
+        self._parser = SSEParser(max_event_bytes)
+        self._blocks: list[_Block] = []  # as they were opened
+        self._by_index: dict[int, _Block] = {}
+        self._calls = 0
+        self._text: list[str] = []
+        self._id: Any = None
+        self._model: Any = None
+        self._usage: dict[str, Any] = {}
+        self._stop_reason: str | None = None
+        self._early: list[dict[str, Any]] = []  # blocks that stood in the first event already
+        self._plain: list[bytes] | None = None
+        self._started = False
+        self._odd_text = False
+        self._held = ""
+        self._whole: ChatResponse | None = None
+        self._raw: list[bytes] = []
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    def feed(self, data: bytes) -> Sequence[StreamEvent]:
+        """The events in the next bytes; see `StreamDecoder.feed`."""
+        if self.error is not None or self.done:
+            return ()
+        if not self._started:
+            first = data.lstrip(BLANK)[:1]
+            self._started = bool(first)
+            if first in (b"{", b"[", b"<"):
+                self._plain = []  # not a stream at all: a JSON body, or a page of some proxy
+        if self._plain is not None:
+            self._plain.append(data)
+            return ()
+        events: list[StreamEvent] = []
+        try:
+            for name, payload in self._parser.feed(data):
+                self._take(name, payload, events)
+                if self.done:
+                    break
+        except ProviderError as error:
+            self._fail(error)
+        return events
+
+    def finish(self) -> Sequence[StreamEvent]:
+        """The end of the connection; see `StreamDecoder.finish`."""
+        if self.error is not None:
+            return ()
+        events: list[StreamEvent] = []
+        try:
+            if self._plain is not None and self._whole is None:
+                self._whole = self._decode_body(b"".join(self._plain))
+                self.done = True
+                return events_of(self._whole.message)
+            if not self.done:
+                self._take_rest(events)
+            if not self.done and self._stop_reason is None:
+                raise ProviderError(_CLOSED, kind="network", retryable=True)
+            self._end(events)
+        except ProviderError as error:
+            self._fail(error)
+        return events
+
+    def _take_rest(self, events: list[StreamEvent]) -> None:
+        """A last event without its blank line, or half an event."""
+        try:
+            for name, payload in self._parser.finish():
+                self._take(name, payload, events)
+        except DecodeError as error:
+            # Half an event is a symptom; the broken connection is the cause, and after an announced end not even that.
+            if self._stop_reason is None:
+                raise ProviderError(_CLOSED, kind="network", retryable=True) from error
+
+    def response(self) -> ChatResponse:
+        """The whole reply."""
+        if self._whole is not None:
+            return self._whole
+        if self.error is None:
+            try:
+                return self._assemble()
+            except ProviderError as error:
+                self._fail(error)
+        assert self.error is not None
+        raise self.error
+
+    def _assemble(self) -> ChatResponse:
+        if not self.done:
+            raise ProviderError(_CLOSED, kind="network", retryable=True)
+        if not self._blocks and self._id is None and self._stop_reason is None:
+            raise DecodeError("the stream held no message", retryable=True)
+        ordered = self._blocks  # where a server uses an index twice, the order of coming is all there is
+        if len(self._by_index) == len(ordered):
+            ordered = sorted(ordered, key=lambda block: block.index)
+        response = response_of(
+            [block.whole() for block in ordered],
+            raw_inputs={position: "".join(block.json) for position, block in enumerate(ordered) if block.json},
+            stop_reason=self._stop_reason,
+            usage=self._usage,
+            model=self._model,
+            response_id=self._id,
+            names=self._tool_names,
+        )
+        return replace(response, raw=b"\n".join(self._raw)) if self._keep_raw else response
+
+    def _fail(self, error: ProviderError) -> None:
+        error.provider = error.provider or self._provider
+        error.partial_text = self.text
+        self.error = error
+
+    def _take(self, name: str, payload: bytes, events: list[StreamEvent]) -> None:
+        if self._keep_raw:
+            self._raw.append(payload)
+        try:
+            event = _events.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._take_odd(name, payload, events)
+            return
+        if event.type == "content_block_delta" and event.delta is not None:  # nearly all there is
+            self._take_delta(event.index, event.delta, events)
+        else:
+            self._apply(event, name, payload, events)
+
+    def _take_odd(self, name: str, payload: bytes, events: list[StreamEvent]) -> None:
+        """A payload that is not plainly an event."""
+        if name == "ping" or not payload.strip():
+            return
+        if payload.startswith(b"[DONE]"):  # some gateways add OpenAI's end
+            self._end(events)
+            return
+        if name == "error":
+            raise provider_error(self._provider, payload)
+        kind = json_object(payload).get("type", name)
+        if not isinstance(kind, str) or kind not in _KNOWN_EVENTS:
+            return  # an event nobody knows may be of any shape
+        self._odd_text = True
+        self._apply(decode_json(payload, _events, _Event), name, payload, events)
+
+    def _apply(self, event: _Event, name: str, payload: bytes, events: list[StreamEvent]) -> None:
+        kind = event.type or name
+        if kind == "content_block_delta":
+            if event.delta is not None:
+                self._take_delta(event.index, event.delta, events)
+        elif kind == "content_block_start":
+            self._open(event.index, event.content_block, events)
+        elif kind == "content_block_stop":
+            self._tell_input(self._by_index.get(as_int(event.index) or 0), events)
+        elif kind == "message_start":
+            self._take_message(event.message)
+        elif kind == "message_delta":
+            if event.delta is not None:
+                self._stop_reason = as_text(event.delta.stop_reason) or self._stop_reason
+            self._take_usage(event.usage)
+        elif kind == "message_stop":
+            self._end(events)
+        elif kind == "error" or name == "error" or event.error:
+            raise failure_error(self._provider, failure_of(json_object(payload), payload))
+
+    def _end(self, events: list[StreamEvent]) -> None:
+        """Nothing more comes."""
+        if self.done:
+            return
+        self.done = True
+        if not self._blocks:
+            for index, block in enumerate(self._early):
+                self._open(index, block, events)
+        for block in self._blocks:
+            self._tell_input(block, events)
+        if self._held:  # half a character is given up
+            self._held = ""
+            self._text.append("\ufffd")
+            events.append(TextDelta("\ufffd"))
+
+    def _take_message(self, message: object) -> None:
+        if not isinstance(message, dict):
+            return
+        known = cast("dict[str, Any]", message)
+        self._id, self._model = known.get("id"), known.get("model")
+        self._take_usage(known.get("usage"))
+        self._early = blocks_of(known.get("content"))
+        if self._early:  # the whole message at once; else a stop reason here announces nothing
+            self._stop_reason = as_text(known.get("stop_reason"))
+
+    def _take_usage(self, usage: object) -> None:
+        if isinstance(usage, dict):  # later figures win, field by field
+            known = cast("dict[str, Any]", usage)
+            self._usage.update({key: value for key, value in known.items() if value is not None})
+
+    def _open(self, given_index: object, content_block: object, events: list[StreamEvent]) -> None:
+        if not isinstance(content_block, dict):
+            return
+        start = cast("dict[str, Any]", content_block)
+        block = self._add(as_int(given_index), start)
+        if block.kind == "text":
+            text = as_text(start.get("text"))
+            if text:
+                self._put_text(text, events)
+        elif block.kind == "thinking":
+            thought = as_text(start.get("thinking"))
+            if thought:
+                events.append(ReasoningDelta(mend_surrogates(thought)))
+        elif block.kind == "tool_use":
+            block.call = self._calls
+            self._calls += 1
+            events.append(self._call_event(block, block.call, ""))
+
+    def _add(self, index: int | None, start: dict[str, Any]) -> _Block:
+        if len(self._blocks) >= MAX_BLOCKS:
+            raise DecodeError(f"one reply with more than {MAX_BLOCKS} content blocks")
+        block = _Block(len(self._blocks) if index is None else index, start)
+        self._blocks.append(block)
+        self._by_index[block.index] = block
+        return block
+
+    def _take_delta(self, given_index: Any, delta: _Delta, events: list[StreamEvent]) -> None:
+        index = given_index if type(given_index) is int else as_int(given_index)
+        if index is None:
+            index = self._blocks[-1].index if self._blocks else 0
+        block = self._by_index.get(index)
+        kind = delta.type
+        if kind == "text_delta":
+            text = delta.text
+            if type(text) is str and text:
+                if block is None or block.kind != "text":  # a server that leaves the start of a block out
+                    block = self._add(index, {"type": "text", "text": ""})
+                block.text.append(text)
+                if self._odd_text:
+                    self._put_text(text, events)
+                else:
+                    self._text.append(text)
+                    events.append(TextDelta(text))
+        elif kind == "thinking_delta":
+            thought = delta.thinking
+            if type(thought) is str and thought:
+                if block is None or block.kind != "thinking":
+                    block = self._add(index, {"type": "thinking", "thinking": ""})
+                block.text.append(thought)
+                events.append(ReasoningDelta(mend_surrogates(thought) if self._odd_text else thought))
+        elif block is None:
+            return
+        elif kind == "input_json_delta":
+            piece = delta.partial_json
+            if type(piece) is str and piece:
+                block.json.append(piece)
+                if block.call is not None:
+                    events.append(self._call_event(block, block.call, piece))
+        elif kind == "signature_delta":
+            if isinstance(delta.signature, str):
+                block.signature.append(delta.signature)
+        elif kind == "citations_delta" and delta.citation is not None:
+            block.citations.append(delta.citation)
+
+    def _tell_input(self, block: _Block | None, events: list[StreamEvent]) -> None:
+        """The input of a call that came whole, at its start."""
+        if block is None or block.call is None or block.json:
+            return
+        whole = block.start.get("input")
+        if whole:
+            piece = whole if isinstance(whole, str) else encode_json(whole).decode()
+            block.json.append(piece)
+            events.append(self._call_event(block, block.call, piece))
+
+    def _put_text(self, text: str, events: list[StreamEvent]) -> None:
+        """Deliver text that may hold halves of characters: a half waits for the other."""
+        text, self._held = self._held + text, ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        text = mend_surrogates(text)
+        if text:
+            self._text.append(text)
+            events.append(TextDelta(text))
+
+    def _call_event(self, block: _Block, position: int, fragment: str) -> ToolCallDelta:
+        name = as_text(block.start.get("name")) or ""
+        call_id = as_text(block.start.get("id")) or ""
+        return ToolCallDelta(position, call_id, self._tool_names.get(name, name), fragment)
