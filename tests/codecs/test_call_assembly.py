@@ -1,0 +1,106 @@
+"""Tool calls out of fragments: never the arguments of one with the name of another."""
+
+from typing import Any
+
+import pytest
+
+from agentcore.codecs.call_assembly import MAX_CALLS, CallAssembly
+from agentcore.errors import DecodeError
+from agentcore.messages import ToolCall
+
+Fragment = tuple[int | None, str, str, Any]
+
+
+def assemble(*fragments: Fragment) -> list[tuple[str, str, dict[str, Any]]]:
+    assembly = CallAssembly()
+    for fragment in fragments:
+        assembly.add(*fragment)
+    return [(call.id, call.name, call.args) for call in assembly.calls("r1")]
+
+
+A, B = '{"a":1}', '{"b":2}'
+HABITS: list[tuple[str, list[Fragment], list[tuple[str, str, dict[str, Any]]]]] = [
+    ("pieces", [(0, "c1", "f", ""), (0, "", "", '{"a"'), (0, "", "", ":1}")], [("c1", "f", {"a": 1})]),
+    ("interleaved", [(0, "c1", "f", ""), (1, "c2", "g", '{"b"'), (0, "", "", A), (1, "", "", ":2}")], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("index-from-one", [(1, "c1", "f", A), (2, "c2", "g", B)], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("sparse-index", [(5, "c1", "f", A), (9, "c2", "g", B)], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("no-index", [(None, "c1", "f", A), (None, "c2", "g", B)], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("no-index-pieces", [(None, "c1", "f", '{"a"'), (None, "", "", ":1}"), (None, "c2", "g", B)], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("no-index-by-id", [(None, "c1", "f", '{"a"'), (None, "c2", "g", B), (None, "c1", "", ":1}")], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("index-zero-for-all", [(0, "c1", "f", A), (0, "c2", "g", B)], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("index-zero-then-right", [(0, "c1", "f", A), (0, "c2", "g", ""), (1, "", "", '{"b"'), (1, "", "", ":2}")], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("id-and-name-repeated", [(0, "c1", "f", '{"a"'), (0, "c1", "f", ":1"), (0, "c1", "f", "}")], [("c1", "f", {"a": 1})]),
+    ("id-repeated-no-index", [(None, "c1", "f", '{"a"'), (None, "c1", "f", ":1}")], [("c1", "f", {"a": 1})]),
+    ("name-late", [(0, "c1", "", '{"a"'), (0, "", "f", ":1}")], [("c1", "f", {"a": 1})]),
+    ("id-late", [(0, "", "f", '{"a"'), (0, "c1", "", ":1}")], [("c1", "f", {"a": 1})]),
+    ("id-late-no-index", [(None, "", "f", '{"a"'), (None, "c1", "", ":1}")], [("c1", "f", {"a": 1})]),
+    ("name-in-pieces", [(0, "c1", "get_", ""), (0, "", "weather", ""), (0, "", "", A)], [("c1", "get_weather", {"a": 1})]),
+    ("name-growing", [(0, "c1", "get", ""), (0, "c1", "get_weather", ""), (0, "", "", A)], [("c1", "get_weather", {"a": 1})]),
+    ("empty-strings", [(0, "c1", "f", ""), (0, "", "", '{"a":'), (0, "", "", "1}")], [("c1", "f", {"a": 1})]),
+    ("null-then-text", [(0, "c1", "f", None), (0, "", "", A)], [("c1", "f", {"a": 1})]),
+    ("object", [(0, "c1", "f", {"a": 1})], [("c1", "f", {"a": 1})]),
+    ("object-repeated", [(0, "c1", "f", {"a": 1}), (0, "c1", "f", {"a": 1})], [("c1", "f", {"a": 1})]),
+    ("index-new-id-known", [(0, "c1", "f", '{"a"'), (1, "c1", "", ":1}")], [("c1", "f", {"a": 1})]),
+    ("nothing-in-it", [(0, "", "", ""), (1, "c2", "g", B)], [("c2", "g", {"b": 2})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fragments", "calls"), [h[1:] for h in HABITS], ids=[h[0] for h in HABITS])
+def test_fragments_find_their_call(fragments: list[Fragment], calls: list[tuple[str, str, dict[str, Any]]]) -> None:
+    assert assemble(*fragments) == calls
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        [(0, "", "f", A), (0, "", "g", B)],
+        [(0, "", "f", A), (0, "", "f", B)],
+        [(None, "", "f", A), (None, "", "g", B)],
+        [(None, "", "f", A), (None, "", "f", B)],
+        [(None, "f", "f", A), (None, "f", "f", B)],
+        [(0, "x", "f", A), (1, "x", "f", B)],
+        [(0, "", "f", {"a": 1}), (0, "", "f", {"b": 2})],
+    ],
+    ids=[
+        "index-0-names",
+        "index-0-same-name",
+        "no-index",
+        "no-index-same-name",
+        "ids-are-names",
+        "ids-repeat",
+        "objects",
+    ],
+)
+def test_calls_without_ids_of_their_own_stay_apart(fragments: list[Fragment]) -> None:
+    calls = assemble(*fragments)
+    assert [args for _, _, args in calls] == [{"a": 1}, {"b": 2}]
+    assert len({call_id for call_id, _, _ in calls}) == 2
+    assert all(call_id for call_id, _, _ in calls)
+
+
+@pytest.mark.parametrize(
+    ("fragments", "words"),
+    [
+        ([(0, "c", "f", {"a": 1}), (0, "", "", "x")], "goes on with text"),
+        ([(0, "c", "f", {"a": 1}), (0, "c", "", {"b": 1})], "twice"),
+        ([(0, "c", "f", '{"a"'), (0, "c", "g", ":1}")], "two names"),
+        ([(0, "c", "", A)], "without a name"),
+    ],
+    ids=["text-after-object", "two-objects", "two-names", "nameless"],
+)
+def test_what_cannot_be_told_apart_is_an_error(fragments: list[Fragment], words: str) -> None:
+    with pytest.raises(DecodeError, match=words):
+        assemble(*fragments)
+
+
+def test_number_of_calls_is_bounded() -> None:
+    assembly = CallAssembly()
+    with pytest.raises(DecodeError, match=f"more than {MAX_CALLS}"):
+        for index in range(MAX_CALLS + 1):
+            assembly.add(index, f"c{index}", "f", "{}")
+
+
+def test_arguments_of_other_types_are_kept_as_text() -> None:
+    assembly = CallAssembly()
+    assembly.add(0, "c1", "f", ["a"])
+    assert assembly.calls(None) == (ToolCall("c1", "f", {}, '["a"]'),)

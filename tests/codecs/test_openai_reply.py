@@ -1,0 +1,418 @@
+"""Chat Completions replies: every habit of the services, as a body and as a stream."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agentcore.codecs.base import WireRequest
+from agentcore.codecs.openai_chat import OpenAIChatCodec
+from agentcore.errors import DecodeError, ProviderError
+from agentcore.events import ReasoningDelta, TextDelta, ToolCallDelta
+from agentcore.messages import AssistantMessage, ToolCall
+from agentcore.usage import UNKNOWN_USAGE, Usage
+from tests.support.openai_wire import (
+    CODEC,
+    DONE,
+    body,
+    call,
+    calls_stream,
+    decode,
+    event,
+    part,
+    play,
+    read,
+    stream,
+    text_of,
+)
+
+PAIRS: list[tuple[str, dict[str, Any], list[dict[str, Any]], AssistantMessage]] = [
+    ("text", {"content": "Hello"}, [{"content": "Hel"}, {"content": "lo"}], AssistantMessage("Hello")),
+    ("empty", {"content": ""}, [{"content": ""}], AssistantMessage("")),
+    ("null", {"content": None}, [{"content": None}], AssistantMessage("")),
+    (
+        "parts",
+        {"content": [{"type": "text", "text": "Hel"}, "l", {"type": "reference", "ids": [3]}, {"type": "text", "text": "o"}]},
+        [{"content": [{"type": "text", "text": "Hel"}]}, {"content": {"type": "text", "text": "lo"}}],
+        AssistantMessage("Hello"),
+    ),
+    (
+        "thinking-parts",
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "4"}]},
+        [{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}, {"content": "4"}],
+        AssistantMessage("4", reasoning="hm"),
+    ),
+    (
+        "reasoning-content",
+        {"content": "4", "reasoning_content": "two and two"},
+        [{"reasoning_content": "two "}, {"reasoning_content": "and two", "content": None}, {"content": "4"}],
+        AssistantMessage("4", reasoning="two and two"),
+    ),
+    ("reasoning", {"content": "4", "reasoning": "hm"}, [{"reasoning": "hm"}, {"content": "4"}], AssistantMessage("4", reasoning="hm")),
+    (
+        "reasoning-object",
+        {"content": "42", "reasoning_content": {"content": "six times seven", "type": "thinking"}},
+        [{"reasoning_content": {"content": "six times seven"}}, {"content": "42"}],
+        AssistantMessage("42", reasoning="six times seven"),
+    ),
+    (
+        "reasoning-twice",
+        {"content": "x", "reasoning": "r", "reasoning_content": "r"},
+        [{"reasoning": "r", "reasoning_content": "r"}, {"content": "x"}],
+        AssistantMessage("x", reasoning="r"),
+    ),
+    (
+        "reasoning-details",
+        {"content": "x", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]},
+        [{"reasoning_details": [{"type": "reasoning.text", "text": "r"}]}, {"content": "x"}],
+        AssistantMessage(
+            "x", reasoning="r", replay={"format": "openai-chat", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]}
+        ),
+    ),
+    (
+        "refusal",
+        {"content": None, "refusal": "I can't do that."},
+        [{"refusal": "I can't "}, {"refusal": "do that."}],
+        AssistantMessage("I can't do that.", finish_reason="content_filter"),
+    ),
+    (
+        "call",
+        {"content": None, "tool_calls": [call()]},
+        [{"tool_calls": [part(0, id="c1", name="add", arguments='{"a"')]}, {"tool_calls": [part(0, arguments=":1}")]}],
+        AssistantMessage(None, (ToolCall("c1", "add", {"a": 1}),)),
+    ),
+    (
+        "text-and-calls",
+        {"content": "ok", "tool_calls": [call(), call('{"a":2}', "c2")]},
+        [{"content": "ok"}, {"tool_calls": [part(0, id="c1", name="add", arguments='{"a":1}'), part(1, id="c2", name="add", arguments='{"a":2}')]}],
+        AssistantMessage("ok", (ToolCall("c1", "add", {"a": 1}), ToolCall("c2", "add", {"a": 2}))),
+    ),
+    (
+        "no-arguments",
+        {"tool_calls": [call("")]},
+        [{"tool_calls": [part(0, id="c1", name="add")]}],
+        AssistantMessage(None, (ToolCall("c1", "add"),)),
+    ),
+    (
+        "object-arguments",
+        {"tool_calls": [call({"a": 1})]},
+        [{"tool_calls": [part(0, id="c1", name="add", arguments={"a": 1})]}],
+        AssistantMessage(None, (ToolCall("c1", "add", {"a": 1}),)),
+    ),
+    (
+        "broken-arguments",
+        {"tool_calls": [call("{'a': 1}")]},
+        [{"tool_calls": [part(0, id="c1", name="add", arguments="{'a': 1}")]}],
+        AssistantMessage(None, (ToolCall("c1", "add", {}, "{'a': 1}"),)),
+    ),
+    (
+        "function-call",
+        {"function_call": {"name": "add", "arguments": '{"a":1}'}},
+        [{"function_call": {"name": "add", "arguments": ""}}, {"function_call": {"arguments": '{"a":1}'}}],
+        AssistantMessage(None, (ToolCall("", "add", {"a": 1}),)),
+    ),
+    (
+        "no-wrapper",
+        {"tool_calls": [{"id": "c1", "name": "add", "arguments": {"a": 1}}]},
+        [{"tool_calls": [{"index": 0, "id": "c1", "name": "add", "arguments": {"a": 1}}]}],
+        AssistantMessage(None, (ToolCall("c1", "add", {"a": 1}),)),
+    ),
+    (
+        "custom-tool",
+        {"tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}]},
+        [{"tool_calls": [{"index": 0, "id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}]}],
+        AssistantMessage(None, (ToolCall("c1", "run", {"input": "ls"}),)),
+    ),
+    ("calls-null", {"content": "hi", "tool_calls": None}, [{"content": "hi", "tool_calls": None}], AssistantMessage("hi")),
+    ("calls-empty", {"content": "hi", "tool_calls": []}, [{"content": "hi", "tool_calls": []}], AssistantMessage("hi")),
+    ("number-id", {"tool_calls": [call(call_id=7)]}, [{"tool_calls": [part(0, id=7, name="add", arguments='{"a":1}')]}], AssistantMessage(None, (ToolCall("7", "add", {"a": 1}),))),
+    ("emoji", {"content": "晴 🌤"}, [{"content": "晴 "}, {"content": "🌤"}], AssistantMessage("晴 🌤")),
+]  # fmt: skip
+pairs = pytest.mark.parametrize(("whole", "deltas", "message"), [p[1:] for p in PAIRS], ids=[p[0] for p in PAIRS])
+
+
+def without_made_ids(message: AssistantMessage) -> AssistantMessage:
+    from msgspec.structs import replace
+
+    return replace(
+        message, tool_calls=tuple(replace(c, id="") if c.id.startswith("call_") else c for c in message.tool_calls)
+    )
+
+
+@pairs
+def test_body_and_stream_give_the_same_reply(
+    whole: dict[str, Any], deltas: list[Any], message: AssistantMessage
+) -> None:
+    from_body = decode(body(whole, "stop", usage=None))
+    from_stream = read(stream(*deltas))
+    assert without_made_ids(from_body.message) == message
+    assert from_body == from_stream
+
+
+@pairs
+def test_stream_cut_at_every_byte_gives_the_same(
+    whole: dict[str, Any], deltas: list[Any], message: AssistantMessage
+) -> None:
+    data = stream(*deltas)
+    events, response = play(data)
+    for cut in range(len(data)):
+        again, same = play(data, [cut])
+        assert same == response
+        assert again == events
+    assert play(data, range(1, len(data)))[1] == response
+
+
+@pairs
+def test_plain_body_in_place_of_a_stream_is_read(
+    whole: dict[str, Any], deltas: list[Any], message: AssistantMessage
+) -> None:
+    events, response = play(body(whole), [3, 9])
+    assert response == decode(body(whole))
+    assert text_of(events) == (message.content or "")
+
+
+def test_stream_in_place_of_a_body_is_read() -> None:
+    assert decode(stream({"content": "Hello"})) == read(stream({"content": "Hello"}))
+
+
+def test_events_are_delivered_as_they_come() -> None:
+    events, _ = play(
+        stream(
+            {"reasoning": "hm"},
+            {"content": "a"},
+            {"tool_calls": [part(0, id="c1", name="add", arguments='{"a"')]},
+            {"tool_calls": [part(0, arguments=":1}")]},
+        )
+    )
+    assert events == [
+        ReasoningDelta("hm"),
+        TextDelta("a"),
+        ToolCallDelta(0, "c1", "add", '{"a"'),
+        ToolCallDelta(0, "c1", "add", ":1}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("stop", "stop"), ("eos", "stop"), ("end_turn", "stop"), ("COMPLETE", "stop"), (None, "stop"), ("", "stop"),
+        ("length", "length"), ("max_tokens", "length"), ("model_length", "length"), ("content_filter", "content_filter"),
+        ("safety", "content_filter"), ("tool_calls", "stop"), ("error", "other"), ("abort", "other"),
+    ],
+)  # fmt: skip
+def test_reason_is_put_in_neutral_words(word: str | None, reason: str) -> None:
+    response = decode(body({"content": "x"}, word))
+    assert (response.finish_reason, response.raw_finish_reason) == (reason, word or None)
+    assert response.message.finish_reason == (reason if reason != "stop" else None)
+    if word:
+        assert read(stream({"content": "x"}, finish=word)).finish_reason == reason
+
+
+@pytest.mark.parametrize("word", ["stop", "tool_calls", "function_call", "content_filter", None])
+def test_calls_decide_whatever_the_word(word: str | None) -> None:
+    assert decode(body({"tool_calls": [call()]}, word)).finish_reason == "tool_calls"
+
+
+def test_cut_calls_stay_cut() -> None:
+    response = read(calls_stream(part(0, id="c", name="write", arguments='{"text":"lorem'), finish="length"))
+    assert response.finish_reason == "length"
+    assert response.message.tool_calls == (ToolCall("c", "write", {}, '{"text":"lorem'),)
+
+
+USAGES: list[tuple[str, Any, Usage]] = [
+    ("plain", {"prompt_tokens": 5, "completion_tokens": 3}, Usage(input_tokens=5, output_tokens=3)),
+    ("null", None, UNKNOWN_USAGE),
+    ("empty", {}, UNKNOWN_USAGE),
+    ("text", "many", UNKNOWN_USAGE),
+    ("strings", {"prompt_tokens": "5", "completion_tokens": 3.0}, Usage(input_tokens=5, output_tokens=3)),
+    ("nonsense", {"prompt_tokens": [], "completion_tokens": "x"}, UNKNOWN_USAGE),
+    (
+        "details",
+        {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 2}},
+        Usage(input_tokens=5, output_tokens=3, cached_input_tokens=4, reasoning_tokens=2),
+    ),
+    ("details-null", {"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(input_tokens=5)),
+    ("deepseek", {"prompt_tokens": 5, "prompt_cache_hit_tokens": 2}, Usage(input_tokens=5, cached_input_tokens=2)),
+    ("moonshot", {"prompt_tokens": 5, "cached_tokens": 2}, Usage(input_tokens=5, cached_input_tokens=2)),
+    ("other-names", {"input_tokens": 5, "output_tokens": 3}, Usage(input_tokens=5, output_tokens=3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "usage"), [u[1:] for u in USAGES], ids=[u[0] for u in USAGES])
+def test_usage_is_read_and_unknown_is_not_zero(given: Any, usage: Usage) -> None:
+    assert decode(body({"content": "x"}, usage=given)).usage == usage
+    assert read(event({"content": "x"}, usage=given) + event({}, "stop") + DONE).usage == usage
+
+
+FIGURES = {"prompt_tokens": 50, "completion_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        event(usage={"prompt_tokens": 50, "completion_tokens": 3}, choices=[]) + stream({"content": "x"}),
+        event({"content": "x"}) + event({}, "stop") + event(usage=FIGURES, choices=[]) + DONE,
+        event({"content": "x"}, usage={"prompt_tokens": 50, "completion_tokens": 1})
+        + event({}, "stop", usage=FIGURES)
+        + DONE,
+        event({"content": "x"})
+        + event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop", "usage": FIGURES}])
+        + DONE,
+        event({"content": "x"}) + event({}, "stop", x_groq={"usage": FIGURES}) + DONE,
+        event({"content": "x"}) + event({}, "stop") + event(usage=FIGURES, choices=None) + DONE,
+    ],
+    ids=["first", "last", "every-chunk", "in-the-choice", "x-groq", "choices-null"],
+)
+def test_usage_is_found_wherever_it_stands_and_never_added_up(data: bytes) -> None:
+    response = read(data)
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.text) == (50, 3, "x")
+
+
+ENDINGS: list[tuple[str, bytes, str | None]] = [
+    ("done", stream({"content": "x"}), None),
+    ("no-done", stream({"content": "x"}, done=False), None),
+    ("no-last-blank-line", stream({"content": "x"}, done=False)[:-2], None),
+    ("done-alone", event({"content": "x"}) + DONE, None),
+    ("done-twice", stream({"content": "x"}) + DONE, None),
+    ("garbage-behind", stream({"content": "x"}) + b"data: {broken\n\n", None),
+    ("closed", event({"content": "x"}), "network"),
+    ("closed-in-an-event", event({"content": "x"}) + b'data: {"choices":[{"ind', "network"),
+    ("empty", b"", "network"),
+    ("comments-only", b": ping\n\n: ping\n\n", "network"),
+    ("done-only", DONE, "decode"),
+    ("finish-empty-text", event({"content": "x"}, "") + event({}, "stop"), None),
+    ("delta-null", event({"content": "x"}) + event(choices=[{"index": 0, "delta": None, "finish_reason": "stop"}]), None),
+    ("message-for-delta", event(choices=[{"index": 0, "message": {"content": "x"}, "finish_reason": "stop"}]), None),
+    ("second-choice", event({"content": "x"}) + event(choices=[{"index": 1, "delta": {"content": "no"}}]) + event({}, "stop"), None),
+    ("lines-for-events", b'data: {"choices":[{"delta":{"content":"x"}}]}\ndata: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n', None),
+    ("heartbeat-event", b"event: ping\ndata: hi\n\n" + stream({"content": "x"}), None),
+    ("keep-alive-chunk", b"data: {}\n\n" + stream({"content": "x"}), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "kind"), [e[1:] for e in ENDINGS], ids=[e[0] for e in ENDINGS])
+def test_stream_is_whole_when_its_end_was_announced(data: bytes, kind: str | None) -> None:
+    events, ended = play(data)
+    if kind is None:
+        assert not isinstance(ended, ProviderError), ended
+        assert (ended.text, ended.finish_reason) == ("x", "stop")
+    else:
+        assert isinstance(ended, ProviderError)
+        assert (ended.kind, ended.retryable) == (kind, True)
+        assert ended.partial_text == text_of(events)
+
+
+ERRORS: list[tuple[str, bytes, str, str]] = [
+    ("object", b'data: {"error":{"message":"overloaded","code":503}}\n\n', "overloaded", "overloaded"),
+    ("text", b'data: {"error":"context window exceeded while generating"}\n\n', "context_length", "context window"),
+    ("named-event", b'event: error\ndata: {"message":"engine died","type":"internal_error","code":500}\n\n', "server", "engine died"),
+    ("named-text", b"event: error\ndata: engine died\n\n", "server", "engine died"),
+    ("top-level", b'data: {"object":"error","message":"gone","code":500}\n\n', "server", "gone"),
+    ("not-json", b"data: {broken\n\n", "decode", "{broken"),
+    ("wrong-shape", b'data: {"choices":{"a":1}}\n\n', "decode", "choices"),
+    ("calls-not-a-list", event({"tool_calls": "x"}), "decode", "tool_calls is not a list"),
+    ("call-not-an-object", event({"tool_calls": [3]}), "decode", "not an object"),
+    ("function-not-an-object", event({"tool_calls": [{"index": 0, "function": "x"}]}), "decode", "function is not an object"),
+    ("nameless-call", event({"tool_calls": [part(0, id="c", arguments='{"a":1}')]}) + event({}, "stop"), "decode", "without a name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "kind", "words"), [e[1:] for e in ERRORS], ids=[e[0] for e in ERRORS])
+def test_error_in_mid_stream_costs_no_event_before_it(data: bytes, kind: str, words: str) -> None:
+    for whole in (event({"content": "Hel"}) + data + DONE, event({"content": "Hel"}) + data):
+        events, ended = play(whole)
+        assert isinstance(ended, ProviderError)
+        assert ended.kind == kind
+        assert words in str(ended)
+        assert text_of(events) == ended.partial_text == "Hel"
+
+
+BODIES: list[tuple[str, bytes, str, str]] = [
+    ("choices-empty", b'{"id":"x","choices":[]}', "decode", "choices"),
+    ("choices-null", b'{"id":"x","choices":null}', "decode", "choices"),
+    ("choices-missing", b'{"id":"x"}', "decode", '{"id":"x"}'),
+    ("only-a-second-choice", b'{"choices":[{"index":1,"message":{"content":"x"}}]}', "decode", "choices"),
+    ("error-in-200", b'{"error":{"message":"Provider returned error","code":429}}', "rate_limit", "Provider"),
+    ("error-and-choices", b'{"choices":null,"error":{"code":502,"message":"Upstream"}}', "server", "Upstream"),
+    ("error-top-level", b'{"object":"error","message":"no","code":400}', "invalid_request", "no"),
+    ("detail", b'{"detail":"not here"}', "server", "not here"),
+    ("html", b"<!DOCTYPE html><p>Sign in", "decode", "HTML"),
+    ("text", b"hello", "decode", "hello"),
+    ("empty", b"", "decode", "empty"),
+    ("list", b"[]", "decode", "[]"),
+    ("message-text", b'{"choices":[{"message":"x"}]}', "decode", "shape"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "kind", "words"), [b[1:] for b in BODIES], ids=[b[0] for b in BODIES])
+def test_body_without_a_reply_is_a_named_error(data: bytes, kind: str, words: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        decode(data)
+    assert (caught.value.kind, caught.value.provider) == (kind, "openai")
+    assert words in str(caught.value)
+
+
+def test_other_fields_and_types_are_no_fault() -> None:
+    data = body(
+        {"content": "x", "annotations": [], "audio": None, "mood": {"a": 1}},
+        created=1.5,
+        id=7,
+        model=None,
+        timings={"n": 1},
+    )
+    response = decode(b"\xef\xbb\xbf" + data)
+    assert (response.text, response.model, response.response_id) == ("x", None, None)
+
+
+@pytest.mark.parametrize("pieces", [['"\\ud83d"', '"\\ude00"'], ['"a\\ud83d"', '"\\ude00b"']], ids=["alone", "in-text"])
+def test_character_cut_between_its_two_escapes_is_put_together(pieces: list[str]) -> None:
+    chunks = [b'data: {"choices":[{"index":0,"delta":{"content":%s}}]}\n\n' % piece.encode() for piece in pieces]
+    events, response = play(b"".join(chunks) + event({}, "stop") + DONE)
+    assert not isinstance(response, ProviderError)
+    assert response.text.strip("ab") == "😀"
+    assert text_of(events) == response.text
+
+
+def test_half_a_character_at_the_end_is_replaced() -> None:
+    data = b'data: {"choices":[{"index":0,"delta":{"content":"x\\ud83d"}}]}\n\n' + event({}, "stop")
+    events, response = play(data)
+    assert not isinstance(response, ProviderError)
+    assert response.text == text_of(events) == "x\ufffd"
+
+
+def test_names_are_mapped_back() -> None:
+    wire = WireRequest("", b"", {"math_add": "math.add"})
+    message = CODEC.decode(body({"tool_calls": [call(name="math_add")]}), wire).message
+    assert message.tool_calls[0].name == "math.add"
+    data = calls_stream(part(0, id="c1", name="math_add", arguments="{}"))
+    events, response = play(data, wire=wire)
+    assert not isinstance(response, ProviderError)
+    assert response.message.tool_calls[0].name == "math.add"
+    assert isinstance(events[0], ToolCallDelta)
+    assert events[0].name == "math.add"
+
+
+def test_raw_is_kept_when_asked() -> None:
+    codec = OpenAIChatCodec(keep_raw=True)
+    data = body({"content": "x"}, logprobs=[1])
+    assert decode(data, codec).raw == data
+    response = play(stream({"content": "x"}), codec=codec)[1]
+    assert not isinstance(response, ProviderError)
+    assert response.raw is not None
+    assert json.loads(response.raw.split(b"\n")[0])["choices"]
+
+
+def test_event_over_the_cap_is_an_error_not_a_full_memory() -> None:
+    events, ended = play(event({"content": "x" * 5000}), [100], OpenAIChatCodec(max_event_bytes=1000))
+    assert isinstance(ended, DecodeError)
+    assert "larger than 1000 bytes" in str(ended)
+
+
+def test_decoder_stays_at_its_error() -> None:
+    decoder = CODEC.stream_decoder(WireRequest("", b""))
+    decoder.feed(b'data: {"error":{"message":"x","code":500}}\n\n')
+    assert decoder.error is not None
+    assert decoder.feed(stream({"content": "x"})) == ()
+    assert decoder.finish() == ()
+    with pytest.raises(ProviderError):
+        decoder.response()
