@@ -403,7 +403,7 @@ def test_raw_is_kept_when_asked() -> None:
 
 
 def test_event_over_the_cap_is_an_error_not_a_full_memory() -> None:
-    events, ended = play(event({"content": "x" * 5000}), [100], OpenAIChatCodec(max_event_bytes=1000))
+    _events, ended = play(event({"content": "x" * 5000}), [100], OpenAIChatCodec(max_event_bytes=1000))
     assert isinstance(ended, DecodeError)
     assert "larger than 1000 bytes" in str(ended)
 

@@ -12,6 +12,7 @@ from agentcore.codecs.openai_chat import OpenAIChatCodec
 from agentcore.errors import ProviderError
 from agentcore.events import StreamEvent, TextDelta
 from agentcore.messages import Message
+import itertools
 
 CODEC = OpenAIChatCodec()
 WIRE = WireRequest("/chat/completions", b"")
@@ -74,7 +75,7 @@ def play(
 
 def pieces(data: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
     borders = [0, *sorted(cuts), len(data)]
-    for start, end in zip(borders, borders[1:], strict=False):
+    for start, end in itertools.pairwise(borders):
         yield data[start:end]
 
 
