@@ -228,8 +228,13 @@ class ChatClient:
 
     async def _run_turn(self, request: TurnRequest) -> InvokeResult:
         turn = request.turn
-        with turn.open_scope(request.limits.seconds):
-            return await self._run(request)
+        scope = turn.open_scope(request.limits.seconds)
+        try:
+            async with scope:
+                return await self._run(request)
+        except TimeoutError:
+            if not scope.expired():
+                raise
         # Only this scope ends here: somebody else's cancellation goes on as CancelledError.
         if turn.cancelled:
             return turn_result(turn, "cancelled")

@@ -129,12 +129,8 @@ def _strict(node: Any) -> Any:
     mapping.pop("default", None)
     if mapping.get("type") == "object" or "properties" in mapping:
         properties = cast("dict[str, Any]", mapping.get("properties", {}))
-        if mapping.get("additionalProperties") not in (None, False) or (
-            not properties
-            and "type" in mapping
-            and "additionalProperties" not in mapping
-            and mapping.get("properties") is None
-        ):
+        closed = mapping.get("additionalProperties") is False
+        if not closed and ("properties" not in mapping or mapping.get("additionalProperties") is not None):
             raise _NotStrictError  # a free-form mapping
         required = set(mapping.get("required", ()))
         mapping["properties"] = {

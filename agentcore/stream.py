@@ -6,9 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from types import TracebackType
 from typing import Self
 
-import anyio
-from anyio.abc import TaskGroup
-
 from agentcore.events import ReasoningDelta, TextDelta, TurnEvent
 from agentcore.exchange import InvokeResult
 from agentcore.filters.base import StreamTransform
@@ -120,7 +117,7 @@ class TurnStream:
         self._transforms = transforms
         self._result: InvokeResult | None = None
         self._error: BaseException | None = None
-        self._tasks: TaskGroup | None = None
+        self._tasks: asyncio.TaskGroup | None = None
         self._source: AsyncGenerator[TurnEvent, None] | None = None
         self._events: AsyncIterator[TurnEvent] | None = None
 
@@ -160,9 +157,9 @@ class TurnStream:
         self._events = self._source
         for transform in reversed(self._transforms):
             self._events = transform(self._events)
-        self._tasks = anyio.create_task_group()
+        self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._run_turn)
+        self._tasks.create_task(self._run_turn())
         return self
 
     async def __aexit__(

@@ -1,11 +1,9 @@
 """Turn: the handle that travels with every request of one turn, from the client down to the memory and the stream."""
 
-import math
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
-
-import anyio
-from anyio import CancelScope
 
 from agentcore.context import ToolContext
 from agentcore.events import TurnEvent
@@ -94,21 +92,23 @@ class Turn:
         self.model_calls = 0
         self.tool_calls = 0
         self.cancelled = False
-        self._scope: CancelScope | None = None
+        self._scope: asyncio.Timeout | None = None
 
-    def open_scope(self, seconds: float | None) -> CancelScope:
-        """The scope in which the turn runs; ends by itself after `seconds`."""
-        deadline = math.inf if seconds is None else anyio.current_time() + seconds
-        self._scope = CancelScope(deadline=deadline)
-        if self.cancelled:
-            self._scope.cancel()
+    def open_scope(self, seconds: float | None) -> asyncio.Timeout:
+        """The scope in which the turn runs; it expires after `seconds`, or at once when the turn is cancelled.
+
+        It cancels once, as asyncio does, and not again at every await, as an anyio scope would: clean-up code of tools
+        and stores, written for asyncio, has to be able to await.
+        """
+        self._scope = asyncio.timeout(0 if self.cancelled else seconds)
         return self._scope
 
     def cancel(self) -> None:
         """End this turn from outside: its tools are stopped, its history is made whole, its status is `cancelled`."""
         self.cancelled = True
-        if self._scope is not None:
-            self._scope.cancel()
+        if self._scope is not None and not self._scope.expired():
+            with suppress(RuntimeError):  # it has ended already
+                self._scope.reschedule(0)
 
     def __repr__(self) -> str:
         return f"Turn({self.id})"

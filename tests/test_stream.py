@@ -274,3 +274,46 @@ async def test_stream_filters_change_the_delivery_never_the_store(filters: list[
     async with client.stream("x", conversation_id="u1") as turn:
         assert [piece async for piece in turn.text] == pieces
     assert (await memory.get("u1"))[-1] == AssistantMessage("abcde")
+
+
+@pytest.mark.parametrize("how", ["leave", "cancel-turn", "cancel-task", "limit"])
+@pytest.mark.parametrize("calls", [1, 2], ids=["one-call", "two-calls"])
+async def test_clean_up_of_a_stopped_tool_may_await(how: str, calls: int) -> None:
+    cleaned: list[str] = []
+
+    @tool
+    async def hang(name: str) -> None:
+        """Hang."""
+        try:
+            await forever()
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            cleaned.append(name)
+
+    memory = InMemoryChatMemory()
+    model = ScriptedModel([[ToolCall(str(n), "hang", {"name": str(n)}) for n in range(calls)]])
+    limits = Limits(seconds=0.05) if how == "limit" else None
+    client = ChatClient(model, tools=[hang], memory=memory)
+
+    async def read() -> None:
+        started = 0
+        async with client.stream("go", conversation_id="u1", limits=limits) as turn:
+            async for event in turn:
+                started += isinstance(event, ToolStarted)
+                if started == calls and how == "cancel-turn":
+                    turn.cancel()
+                elif started == calls and how == "cancel-task":
+                    task.cancel()
+                elif started == calls and how == "leave":
+                    break
+
+    task = asyncio.create_task(read())
+    if how == "cancel-task":
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        await task
+    assert sorted(cleaned) == [str(n) for n in range(calls)]
+    assert check_history(await memory.get("u1")) == []
+    assert len(await memory.get("u1")) == 2 + calls

@@ -1,10 +1,8 @@
 """One turn at a time per conversation, inside one process."""
 
-from asyncio import Lock
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-
-import anyio
 
 from agentcore.errors import ConversationBusyError
 from agentcore.memory.base import BusyPolicy
@@ -16,7 +14,7 @@ class _Place:
     __slots__ = ("lock", "supersede", "users")
 
     def __init__(self) -> None:
-        self.lock = Lock()
+        self.lock = asyncio.Lock()
         self.users = 0
         self.supersede: Callable[[], None] | None = None
 
@@ -68,9 +66,10 @@ async def _acquire(place: _Place, conversation_id: str, seconds: float | None) -
     if seconds is None or not place.lock.locked():
         await place.lock.acquire()
         return
-    with anyio.move_on_after(seconds) as scope:
-        await place.lock.acquire()
-    if scope.cancelled_caught:
+    try:
+        async with asyncio.timeout(seconds):
+            await place.lock.acquire()
+    except TimeoutError as error:
         raise ConversationBusyError(
             f"conversation {conversation_id!r} was still busy after {seconds:g} s; raise the timeout or try again later"
-        )
+        ) from error

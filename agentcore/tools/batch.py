@@ -49,36 +49,42 @@ async def run_together(
     async def one(request: ToolRequest) -> None:
         try:
             message = await run(request)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            message = failure(request.call, describe(error))
         except Exception as error:  # noqa: BLE001 - a filter's failure is the answer to this call, not the batch's end
             message = failure(request.call, describe(error))
         finished[request.call.id] = message
 
-    if len(requests) == 1:
-        await one(requests[0])
-        return
-    serial = [request for request in requests if request.tool is not None and request.tool.serial]
-
-    async def in_order() -> None:
+    async def in_order(serial: Sequence[ToolRequest]) -> None:
         for request in serial:
             await one(request)
 
-    places = asyncio.Semaphore(max_concurrency) if max_concurrency is not None else None
+    places = asyncio.Semaphore(max_concurrency or len(requests) or 1)
 
     async def in_place(request: ToolRequest) -> None:
-        assert places is not None
         async with places:
             await one(request)
 
     try:
-        async with anyio.create_task_group() as group:
+        # asyncio's group, not anyio's: it cancels a tool once, so that the tool's clean-up may await.
+        async with asyncio.TaskGroup() as group:
             for request in requests:
                 if request.tool is None or not request.tool.serial:
-                    group.start_soon(one if places is None else in_place, request)
+                    group.create_task(in_place(request) if max_concurrency else one(request))
+            serial = [request for request in requests if request.tool is not None and request.tool.serial]
             if serial:
-                group.start_soon(in_order)
+                group.create_task(in_order(serial))
     except BaseExceptionGroup as error:
-        # Tools' own errors are answers by now: what is left is one KeyboardInterrupt, SystemExit or the like.
+        # Tools' own errors are answers by now: what is left is something that is not to be caught.
         raise error.exceptions[0] from None
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels us; if not, a CancelledError comes from a library inside that let its own out."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 async def run_call(
@@ -108,11 +114,9 @@ async def run_call(
     except _ToolTimeoutError as error:
         return failure(call, str(error))
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if _is_cancelled():
             raise
-        # Nobody cancels us: a library inside the tool let its own cancellation out.
-        return failure(call, describe(error) or "CancelledError: the tool was cancelled from within")
+        return failure(call, describe(error))
     except Exception as error:  # noqa: BLE001 - errors are data: the model is told
         return failure(call, describe(error))
     writes = None
@@ -151,9 +155,13 @@ async def _within(
 ) -> Any:
     if timeout is None:
         return await _attempts(tool, bound, threads)
-    with anyio.move_on_after(timeout) as scope:
-        return await _attempts(tool, bound, threads)
-    assert scope.cancelled_caught
+    scope = asyncio.timeout(timeout)
+    try:
+        async with scope:
+            return await _attempts(tool, bound, threads)
+    except TimeoutError:
+        if not scope.expired():
+            raise  # the tool's own
     text = f"{tool.name} timed out after {timeout:g} s."
     if not tool.is_async:
         text += " It could not be stopped and was abandoned: it may still take effect."

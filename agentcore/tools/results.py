@@ -2,13 +2,13 @@
 
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from agentcore.messages import AudioPart, Content, FilePart, ImagePart, Part, TextPart
+from agentcore.messages import AudioPart, Content, FilePart, ImagePart, TextPart
 from agentcore.schema import json_default
 
 MAX_INLINE_BYTES = 64 * 1024
@@ -33,35 +33,42 @@ class UnpresentableResultError(Exception):
     """The tool ran, but what it returned has no form a model could read."""
 
 
-def render(value: object) -> Content:
+def render(value: Any) -> Content:
     """A return value as content: text as it is, parts as parts, anything else as JSON.
 
     Raises:
         UnpresentableResultError: the value has no JSON form.
     """
     if isinstance(value, str):
-        return readable(value) if type(value) is str else readable(str.__str__(value))
+        return readable(str.__str__(value))
     if isinstance(value, bool | int) or value is None:
         return msgspec.json.encode(value).decode()
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return _binary(bytes(value))
+        return _binary(bytes(cast("bytes", value)))
     if isinstance(value, _PARTS):
         return (value,)
-    if isinstance(value, list | tuple) and value and all(isinstance(item, _PARTS) for item in cast("list[object]", value)):
-        return tuple(cast("list[Part]", value))
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        parts = [item for item in items if isinstance(item, _PARTS)]
+        if parts and len(parts) == len(items):
+            return tuple(parts)
+    encoded = _json(cast("object", value))
+    text = encoded.decode()
+    # A date, a decimal, a UUID, an enum of text: plain text reads better than a quoted string.
+    return cast("str", msgspec.json.decode(encoded)) if text.startswith('"') else text
+
+
+def _json(value: object) -> bytes:
     try:
-        encoded = msgspec.json.encode(value, enc_hook=json_default)
+        return msgspec.json.encode(value, enc_hook=json_default)
     except UnicodeEncodeError:
-        encoded = msgspec.json.encode(_readable_values(value), enc_hook=json_default)
+        return msgspec.json.encode(_readable_values(value), enc_hook=json_default)
     except (TypeError, NotImplementedError, ValueError, RecursionError) as error:
         raise UnpresentableResultError(
             f"the tool ran, but its result of type {type(value).__name__} has no JSON form ({error})"
         ) from error
-    text = encoded.decode()
-    # A date, a decimal, a UUID, an enum of text: plain text reads better than a quoted string.
-    return cast("str", msgspec.json.decode(encoded)) if text.startswith('"') else text
 
 
 def readable(text: str) -> str:

@@ -1,8 +1,7 @@
 """ToolRunner: a client's way to run batches, with its filters, reducers, threads and bounds."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import Any
 
 from anyio import CapacityLimiter
 

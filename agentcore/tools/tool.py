@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, cast, get_args, get_origin, get_type_hints, overload
 
@@ -47,7 +46,9 @@ class Tool:
     ) -> None:
         target = _annotated_function(function)
         self.__wrapped__ = function
-        self.__name__ = self.name = name or getattr(target, "__name__", "") or type(function).__name__
+        self.__name__ = self.name = name or (
+            target.__name__ if target.__name__ != "__call__" else type(_unwrapped(function)).__name__
+        )
         if name is not None and not name.strip():
             raise ConfigurationError("a tool's name is empty")
         summary, of_parameters = _documentation(inspect.getdoc(target) or "")
@@ -144,7 +145,9 @@ def tool(
     Raises:
         ConfigurationError: a parameter without annotation, `*args`/`**kwargs`, a type without JSON form.
     """
-    local_names = sys._getframe(1).f_locals  # string annotations may name types of the defining scope
+    frame = inspect.currentframe()
+    # String annotations may name types of the scope the function is defined in.
+    local_names = dict(frame.f_back.f_locals) if frame is not None and frame.f_back is not None else {}
 
     def make(function: Callable[..., Any]) -> Tool:
         return Tool(
@@ -254,8 +257,7 @@ def convert_probe(type_: type[msgspec.Struct]) -> None:
 
 def _annotated_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that carries name, docstring and annotations: inside a partial, a method, a callable object."""
-    while isinstance(function, functools.partial):
-        function = cast("Callable[..., Any]", function.func)
+    function = _unwrapped(function)
     if isinstance(function, Tool):
         raise ConfigurationError(f"{function!r} is a tool already")
     if inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function):
@@ -263,9 +265,14 @@ def _annotated_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return type(function).__call__
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = cast("Callable[..., Any]", function.func)
+    return function
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    function = _unwrapped(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
