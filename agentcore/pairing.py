@@ -42,24 +42,21 @@ def heal(messages: Sequence[Message]) -> tuple[Sequence[Message], list[Repair]]:
 
 def _first_breach(messages: Sequence[Message]) -> int | None:
     """Index of the first message from which on healing has to look, or None if the history is whole and in order."""
-    index, count = 0, len(messages)
-    while index < count:
-        message = messages[index]
-        if type(message) is ToolMessage:
-            return index
-        if type(message) is AssistantMessage and message.tool_calls:
+    # Every turn looks through its whole history here, twice: messages that have no part in it cost one comparison each.
+    numbered = enumerate(messages)
+    for index, message in numbered:
+        if type(message) is AssistantMessage:
             calls = message.tool_calls
-            size = len(calls)
-            if size > 1 and len({call.id for call in calls}) != size:
+            if not calls:
+                continue
+            if len(calls) > 1 and len({call.id for call in calls}) != len(calls):
                 return index
-            for offset, call in enumerate(calls, index + 1):
-                if not call.id or offset >= count:
+            for call in calls:
+                _, answer = next(numbered, (0, None))
+                if type(answer) is not ToolMessage or not call.id or answer.tool_call_id != call.id:
                     return index
-                answer = messages[offset]
-                if type(answer) is not ToolMessage or answer.tool_call_id != call.id:
-                    return index
-            index += size
-        index += 1
+        elif type(message) is ToolMessage:
+            return index
     return None
 
 
