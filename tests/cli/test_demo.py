@@ -1,0 +1,80 @@
+"""The demo holds what it promises with a real model, and fails where the promise is broken."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from agentcore.chat import ChatRequest, ChatResponse
+from agentcore.cli import demo as demo_module
+from agentcore.cli.demo import demo
+from agentcore.filters.base import ChatCall
+from tests.support.loopback import Loopback, Reply, chunk, json_reply, sse
+
+pytestmark = pytest.mark.asyncio
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.real
+async def test_demo_works_with_the_real_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await demo() == 0
+    output = capsys.readouterr().out
+    for wire in ("OpenAI Chat Completions", "Anthropic Messages"):
+        assert f"smollm2-135m over {wire}: " in output
+    assert "talks nonsense at times" in output
+
+
+def calling() -> Reply:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "roll_dice", "arguments": "{}"}}
+    event = {"id": "r", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    return sse(b"data: " + json.dumps(event).encode() + b"\n\n" + DONE)
+
+
+def streamed(*pieces: str) -> Reply:
+    return sse(*(chunk(piece) for piece in pieces), chunk(finish="stop") + DONE)
+
+
+def whole(text: str) -> Reply:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json_reply({"id": "r", "choices": [choice]})
+
+
+async def failing_demo(monkeypatch: pytest.MonkeyPatch, *replies: Reply) -> int:
+    async with Loopback(*replies) as server:
+
+        @asynccontextmanager
+        async def serve() -> AsyncGenerator[Any, None]:
+            yield SimpleNamespace(url=server.url, model="m")
+
+        monkeypatch.setattr(demo_module, "serve_local_model", serve)
+        return await demo()
+
+
+async def test_demo_fails_when_no_tool_ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await failing_demo(monkeypatch, streamed("a", "b")) == 1
+    assert "no tool was run" in capsys.readouterr().err
+
+
+async def test_demo_fails_when_text_does_not_stream(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await failing_demo(monkeypatch, calling(), whole("one"), whole("two")) == 1
+    assert "did not come as a stream" in capsys.readouterr().err
+
+
+async def test_demo_fails_when_memory_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Forgets(demo_module.Watch):
+        """Sees, and lets the model see, the newest message only."""
+
+        async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
+            return await super().around_chat(replace(request, messages=request.messages[-1:]), call_next)
+
+    monkeypatch.setattr(demo_module, "Watch", Forgets)
+    assert await failing_demo(monkeypatch, calling(), streamed("a", "b"), streamed("c", "d")) == 1
+    assert "did not hold" in capsys.readouterr().err

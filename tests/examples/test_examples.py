@@ -1,0 +1,91 @@
+"""Every example runs, against a server that plays a model."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.loopback import HANG, Loopback, Reply, chunk, json_reply, sse
+
+pytestmark = pytest.mark.asyncio
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+DONE = b"data: [DONE]\n\n"
+
+
+def calls(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+    return {"id": "r1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+
+
+def says(text: str) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 5, "completion_tokens": 3}
+    return {"id": "r2", "model": "m", "choices": [choice], "usage": usage}
+
+
+def streams_call(name: str, arguments: dict[str, Any]) -> Reply:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    delta = {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]}
+    event = {"id": "r1", "choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}
+    return sse(b"data: " + json.dumps(event).encode() + b"\n\n" + DONE)
+
+
+PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
+    "quickstart": (
+        [
+            json_reply(calls("get_weather", {"city": "Oslo"})),
+            json_reply(says("Sunny.")),
+            json_reply(says("The weather.")),
+        ],
+        ["> What is the weather in Oslo?\nSunny.", "The weather.", "1 model call(s)"],
+    ),
+    "streaming": (
+        [streams_call("look_up", {"word": "fjord"}), sse(chunk("An "), chunk("inlet.", finish="stop") + DONE)] * 2,
+        ["[look_up {'word': 'fjord'}]", "An inlet.", "completed", "cancelled", "interrupted"],
+    ),
+    "external_loop": (
+        [json_reply(calls("add", {"a": 17, "b": 25})), json_reply(says("42"))],
+        ["the model wants add({'a': 17, 'b': 25})", "42", "['user', 'assistant', 'tool', 'assistant']"],
+    ),
+    "own_filter": (
+        [json_reply(calls("word_count", {"text": "to be or not to be"})), json_reply(says("Six."))],
+        ["Timing: chat, tool", "tool word_count", "model call", "Six."],
+    ),
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+async def test_example_runs(example: Path) -> None:
+    replies, words = PLAYS[example.stem]
+    if example.stem == "streaming":
+        replies = [*replies[:2], sse(chunk("More "), HANG)]
+    async with Loopback(*replies) as server:
+        environment = {**os.environ, "OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": f"{server.url}/v1"}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(example),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+        )
+        output, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, errors.decode()
+    assert errors == b""
+    for word in words:
+        assert word in output.decode()
+
+
+async def test_every_example_begins_with_what_it_shows() -> None:
+    assert {path.stem for path in EXAMPLES} == set(PLAYS)
+    for path in EXAMPLES:
+        assert path.read_text().startswith("# ")
