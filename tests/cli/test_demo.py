@@ -13,6 +13,7 @@ from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.cli import demo as demo_module
 from agentcore.cli.demo import demo
 from agentcore.filters.base import ChatCall
+from agentcore.messages import UserMessage
 from tests.support.loopback import Loopback, Reply, chunk, json_reply, sse
 
 pytestmark = pytest.mark.asyncio
@@ -73,7 +74,10 @@ async def test_demo_fails_when_memory_is_not_used(
         """Sees, and lets the model see, the newest message only."""
 
         async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
-            return await super().around_chat(replace(request, messages=request.messages[-1:]), call_next)
+            newest = request.messages[-1:]
+            if isinstance(newest[0], UserMessage):
+                request = replace(request, messages=newest)
+            return await super().around_chat(request, call_next)
 
     monkeypatch.setattr(demo_module, "Watch", Forgets)
     assert await failing_demo(monkeypatch, calling(), streamed("a", "b"), streamed("c", "d")) == 1
