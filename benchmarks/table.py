@@ -230,9 +230,8 @@ def rows(port: int, *, quick: bool, slow: bool) -> list[Row]:
 
 
 async def run(args: argparse.Namespace, port: int) -> None:
-    print(
-        f"{'':<42} {'agentcore':>10} {'httpx':>10} {'socket':>10} {'aiohttp':>10} {'ratio':>7} {'aim':>6} {'unit':>9} {'noise':>7}"
-    )
+    ways = " ".join(f"{way:>10}" for way in ("agentcore", "httpx", "socket", "aiohttp"))
+    print(f"{'':<42} {ways} {'ratio':>7} {'aim':>6} {'unit':>9} {'noise':>7}")
     for row in rows(port, quick=args.quick, slow=args.slow):
         if args.only in row.name:
             await row.measure(1 if args.quick else args.rounds)

@@ -19,7 +19,7 @@ class WireRequest(Struct, frozen=True):
     Attributes:
         path: appended to the base URL.
         body: JSON.
-        tool_names: wire name → neutral name, for tools whose own name the service would refuse; replies are mapped back.
+        tool_names: wire name → neutral name, for tools whose own name the service refuses; replies are mapped back.
         headers: what this request needs beyond the provider's own headers.
     """
 

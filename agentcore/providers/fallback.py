@@ -140,8 +140,8 @@ def _model(one: ChatModel | str) -> ChatModel:
 
 def _pass_on(model: ChatModel, error: AgentCoreError) -> None:
     """Go on to the next model, or raise what no other model could cure."""
-    curable = error.kind in CURABLE_KINDS if isinstance(error, ProviderError) else isinstance(error, UnsupportedContentError)
-    if not curable:
+    curable = isinstance(error, ProviderError) and error.kind in CURABLE_KINDS
+    if not curable and not isinstance(error, UnsupportedContentError):
         raise error
     logger.warning("%r failed, going on to the next model: %s", model, error)
 
