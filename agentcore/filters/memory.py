@@ -1,5 +1,6 @@
 """MemoryFilter: turns a delta into a whole history on the way in, stores the delta with its reply on the way out."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -15,6 +16,7 @@ from agentcore.memory.history import ConversationHistory
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.locks import ConversationLocks
 from agentcore.messages import Message
+from agentcore.pairing import interrupted_result
 from agentcore.turn import Turn, TurnHistory
 
 logger = logging.getLogger("agentcore.memory")
@@ -98,7 +100,13 @@ async def _remembered(request: ChatRequest, turn: Turn, history: TurnHistory, ca
             if partial is not None:
                 await _store_partial(history, [*due, partial])
         raise
-    await history.append((*due, response.message))
+    try:
+        await history.append((*due, response.message))
+    except asyncio.CancelledError:
+        calls = response.message.tool_calls
+        if calls and history.added[-1:] == (response.message,):  # stored, but nobody is left to run the calls
+            await _store_partial(history, [interrupted_result(call) for call in calls])
+        raise
     return response
 
 

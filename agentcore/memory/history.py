@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from agentcore.errors import InvalidInputError
 from agentcore.memory.base import ChatMemory, ModelView
+from agentcore.memory.finishing import finish
+from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import AssistantMessage, Message, ToolMessage
 from agentcore.pairing import heal, interrupted_result
 
@@ -17,6 +19,7 @@ class ConversationHistory:
     def __init__(self, store: ChatMemory, conversation_id: str) -> None:
         self._store = store
         self._view = store if isinstance(store, ModelView) else None
+        self._instant = type(store) is InMemoryChatMemory  # its append never waits, so nothing can come in between
         self._conversation_id = conversation_id
         self._added: list[Message] = []
         self._due: tuple[Message, ...] = ()
@@ -27,10 +30,18 @@ class ConversationHistory:
         return tuple(self._added)
 
     async def append(self, messages: Sequence[Message]) -> None:
-        """Store messages, all or none."""
-        if messages:
+        """Store messages, all or none; done or not done is known even when we are cancelled meanwhile."""
+        if not messages:
+            return
+        if self._instant:
             await self._store.add(self._conversation_id, messages)
             self._added.extend(messages)
+        else:
+            await finish(self._add(messages))
+
+    async def _add(self, messages: Sequence[Message]) -> None:
+        await self._store.add(self._conversation_id, messages)
+        self._added.extend(messages)
 
     async def view(self, delta: Sequence[Message]) -> Sequence[Message]:
         """What the model should see: the history, healed and cut to the window, then `delta`.
