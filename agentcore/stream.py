@@ -29,6 +29,7 @@ class EventChannel:
         self._reader: asyncio.Future[None] | None = None
         self._writers: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._stopped = False
         self._sent = 0
         self._taken = 0
         self._reply_start = 0
@@ -52,7 +53,10 @@ class EventChannel:
 
     def partial_reply(self, *, cancelled: bool) -> AssistantMessage | None:
         """What the reader gets of the reply that broke off, marked `interrupted`; None if nothing."""
-        events = self._reply[: max(0, self._taken - self._reply_start)] if cancelled else self._reply
+        events = self._reply
+        if cancelled:
+            events = events[: max(0, self._taken - self._reply_start)]
+            self._stopped = True  # what is stored now is all that may be delivered
         text = "".join([event.text for event in events if isinstance(event, TextDelta)])
         reasoning = "".join([event.text for event in events if isinstance(event, ReasoningDelta)])
         if not text and not reasoning:
@@ -77,8 +81,8 @@ class EventChannel:
             if self._writers:
                 _wake(self._writers.popleft())
             for event in batch:
-                if turn.cancelled:
-                    return
+                if turn.cancelled or self._stopped:
+                    break  # nothing more is delivered; the turn is waited for, so that its result is there
                 self._taken += 1  # before the yield: the reader has it, even if it is cancelled while holding it
                 yield event
 
@@ -151,6 +155,8 @@ class TurnStream:
         return self._events
 
     async def __aenter__(self) -> Self:
+        if self._tasks is not None:
+            raise RuntimeError("a stream is entered once; make another one for another turn")
         self._channel = EventChannel()
         self.turn.sink = self._channel
         self._source = self._channel.events(self.turn, self._raise_error)

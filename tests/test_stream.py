@@ -1,7 +1,7 @@
 """Streamed turns: what is delivered, what is stored, and what happens when somebody leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -42,6 +42,19 @@ def network() -> ProviderError:
 
 async def forever() -> None:
     await asyncio.Event().wait()
+
+
+def hold_after(count: int) -> Callable[[], Awaitable[None]]:
+    """Passes `count - 1` times, then holds for ever."""
+    left = count
+
+    async def wait() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            await forever()
+
+    return wait
 
 
 async def test_streamed_tool_turn_stores_two_assistant_messages() -> None:
@@ -209,6 +222,18 @@ async def test_wall_clock_limit_keeps_delivered_text() -> None:
         seen = [event async for event in turn]
     assert seen == [TextDelta("a")]
     assert (turn.result.status, turn.result.limit) == ("limit", "seconds")
+    assert (await memory.get("u1"))[-1] == AssistantMessage("a", finish_reason="interrupted")
+
+
+async def test_wall_clock_limit_delivers_no_more_than_is_stored() -> None:
+    memory = InMemoryChatMemory()
+    client = ChatClient(ScriptedModel([Reply(text=["a", "b", "c", "d"], wait_between=hold_after(3))]), memory=memory)
+    seen: list[str] = []
+    async with client.stream("hi", conversation_id="u1", limits=Limits(seconds=0.05)) as turn:
+        async for piece in turn.text:
+            seen.append(piece)
+            await asyncio.sleep(0.1)  # slower than the limit: events wait in the buffer when it strikes
+    assert (turn.result.status, seen) == ("limit", ["a"])
     assert (await memory.get("u1"))[-1] == AssistantMessage("a", finish_reason="interrupted")
 
 
