@@ -66,7 +66,7 @@ def inline_references(schema: dict[str, Any]) -> dict[str, Any]:
         mapping = cast("dict[str, Any]", node)
         name = _reference(mapping)
         if name is not None and name in definitions and name not in recursive:
-            rest = {key: inline(value) for key, value in mapping.items() if key != "$ref"}
+            rest = {key: inline(value) for key, value in mapping.items() if key not in ("$ref", "$defs")}
             return {**inline(definitions[name]), **rest}
         return {key: inline(value) for key, value in mapping.items() if key != "$defs"}
 
@@ -139,6 +139,8 @@ def _strict(node: Any) -> Any:
         }
         mapping["required"] = list(properties)
         mapping["additionalProperties"] = False
+        if "$defs" in mapping:
+            mapping["$defs"] = {name: _strict(value) for name, value in mapping["$defs"].items()}
         return mapping
     return {key: _strict(value) for key, value in mapping.items()}
 

@@ -3,9 +3,18 @@
 A wrong merge is worse than an error: a tool would run with another call's arguments.
 """
 
+from collections.abc import Mapping
 from typing import Any, cast
 
-from agentcore.codecs.shared import encode_json, is_complete_json, parse_arguments, with_distinct_ids
+from agentcore.codecs.base import NO_NAMES
+from agentcore.codecs.shared import (
+    encode_json,
+    excerpt,
+    is_complete_json,
+    mend_surrogates,
+    parse_arguments,
+    with_distinct_ids,
+)
 from agentcore.errors import DecodeError
 from agentcore.events import ToolCallDelta
 from agentcore.messages import ToolCall
@@ -27,50 +36,79 @@ class _Entry:
         return self.object is not None or bool(self.fragments)
 
     def complete(self) -> bool:
-        return self.object is not None or (bool(self.fragments) and is_complete_json("".join(self.fragments)))
+        if self.object is not None:
+            return True
+        # A look at the last character first: a server that repeats the name would have all parsed at every fragment.
+        return bool(self.fragments) and self.fragments[-1].rstrip()[-1:] in ("}", '"', "l") and self._parses()
+
+    def _parses(self) -> bool:
+        self.fragments = ["".join(self.fragments)]
+        return is_complete_json(self.fragments[0])
 
 
 class CallAssembly:
-    """The calls of one streamed reply, put together fragment by fragment."""
+    """The calls of one streamed reply, put together fragment by fragment.
 
-    def __init__(self) -> None:
+    Args:
+        names: wire name → neutral name, where they differ.
+    """
+
+    def __init__(self, names: Mapping[str, str] = NO_NAMES) -> None:
+        self._names = names
         self._entries: list[_Entry] = []
         self._by_index: dict[int, _Entry] = {}
         self._by_id: dict[str, _Entry] = {}
-        self._displaced: _Entry | None = None
+        self._displaced: _Entry | None = None  # the last call that was given a used index
+        self._doubtful: set[int] = set()  # indexes that a second call took before the first one was complete
 
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def add(self, index: int | None, call_id: str, name: str, arguments: object) -> ToolCallDelta | None:
-        """Take one fragment; the event that tells of it.
+    def add(
+        self, index: int | None, call_id: str, name: str, arguments: object, *, position: int = 0
+    ) -> ToolCallDelta | None:
+        """Take one fragment; the event that tells of it, if it says anything.
+
+        Args:
+            index: the number the server gives the call, if it does.
+            call_id: its id, empty if the fragment has none.
+            name: its name or the next piece of it, empty if the fragment has none.
+            arguments: a piece of JSON text, or the arguments as a value.
+            position: place of the fragment in its list; those of one list that carry no index are different calls.
 
         Raises:
             DecodeError: it cannot be told which call the fragment belongs to.
         """
         if not isinstance(arguments, str | dict) and arguments is not None:
             arguments = encode_json(arguments).decode()
-        entry = self._find(index, call_id, name, arguments or "")
+        says_arguments = isinstance(arguments, dict) or bool(arguments and arguments.strip())
+        entry = self._find(index, call_id, name, says_arguments, position)
         if entry is None:
             return None
         if call_id and not entry.id:
             entry.id = call_id
-            self._by_id.setdefault(call_id, entry)
+            self._by_id[call_id] = entry
         if name and name != entry.name:
             _extend_name(entry, name)
         fragment = ""
         if isinstance(arguments, dict):
-            entry = self._take_object(entry, index, name, cast("dict[str, Any]", arguments))
-            fragment = encode_json(arguments).decode()
+            entry = self._take_object(entry, index, call_id, name, cast("dict[str, Any]", arguments))
+            fragment = encode_json(cast("object", arguments)).decode()
         elif arguments:
             if entry.object is not None:
+                if not says_arguments:
+                    return None
                 raise DecodeError(f"the stream goes on with text after the whole arguments of tool call {entry.name!r}")
             entry.fragments.append(arguments)
-            fragment = arguments
-        return ToolCallDelta(entry.position, entry.id, entry.name, fragment)
+            fragment = arguments if arguments.isascii() else mend_surrogates(arguments)
+        return ToolCallDelta(entry.position, entry.id, self._names.get(entry.name, entry.name), fragment)
 
-    def calls(self, response_id: str | None) -> tuple[ToolCall, ...]:
+    def calls(self, response_id: str | None, *, cut: bool = False) -> tuple[ToolCall, ...]:
         """The calls as they are now: nameless empty ones left out, ids given where they are missing or repeated.
+
+        Args:
+            response_id: what generated ids are made of, so that they are the same however the reply came.
+            cut: the reply ended at its limit, so a last call without arguments is one whose arguments never came.
 
         Raises:
             DecodeError: arguments came for a call that never got a name.
@@ -80,69 +118,90 @@ class CallAssembly:
             raw: object = entry.object if entry.object is not None else "".join(entry.fragments)
             if not entry.name:
                 if raw:
-                    raise DecodeError(f"a tool call came without a name; its arguments: {str(raw)[:200]}")
+                    raise DecodeError(f"a tool call came without a name; its arguments: {excerpt(_text(raw))}")
                 continue
             args, raw_arguments = parse_arguments(raw)
-            made.append(ToolCall(entry.id, entry.name, args, raw_arguments))
+            if cut and raw == "" and entry is self._entries[-1]:
+                raw_arguments = ""
+            name = self._names.get(entry.name, entry.name)
+            made.append(ToolCall(mend_surrogates(entry.id), mend_surrogates(name), args, raw_arguments))
         return with_distinct_ids(made, response_id)
 
-    def _find(self, index: int | None, call_id: str, name: str, arguments: object) -> _Entry | None:
+    def _find(self, index: int | None, call_id: str, name: str, says_arguments: bool, position: int) -> _Entry | None:
         if index is None:
-            return self._find_without_index(call_id, name, arguments)
+            return self._find_without_index(call_id, name, says_arguments, position)
         entry = self._by_index.get(index)
         if entry is None:
-            known = self._by_id.get(call_id) if call_id and not name else None
-            if known is None and not call_id and not name:
-                # A server that gave its last call a used index goes on with the right one.
-                known = self._displaced
-            if known is not None:
-                self._by_index[index] = known
-                return known
-            return self._open(index)
+            return self._find_new_index(index, call_id, name)
         if call_id and entry.id and call_id != entry.id:
-            known = self._by_id.get(call_id)
-            return known if known is not None else self._displace(index)
+            return self._by_id.get(call_id) or self._displace(index, entry)
         # Without an id a name after whole arguments begins another call: some gateways number every call 0.
-        if name and not call_id and (arguments or name != entry.name) and entry.complete():
-            return self._displace(index)
+        if name and not call_id and (says_arguments or name != entry.name) and entry.complete():
+            return self._displace(index, entry)
+        if says_arguments and not call_id and index in self._doubtful:
+            raise DecodeError(f"the stream gives two tool calls the index {index}; whose arguments follow is unknown")
         return entry
 
-    def _find_without_index(self, call_id: str, name: str, arguments: object) -> _Entry | None:
+    def _find_new_index(self, index: int, call_id: str, name: str) -> _Entry:
+        known = self._by_id.get(call_id) if call_id and not name else None
+        if known is None and not call_id and not name and self._displaced is not None:
+            # A server that gave its last call a used index goes on with the right one.
+            known, self._displaced = self._displaced, None
+        if known is not None:
+            self._by_index[index] = known
+            return known
+        return self._open(index)
+
+    def _find_without_index(self, call_id: str, name: str, says_arguments: bool, position: int) -> _Entry | None:
         last = self._entries[-1] if self._entries else None
         if call_id:
             known = self._by_id.get(call_id)
             if known is not None:
-                if name and arguments and known is last and known.complete():
-                    return self._open(None)  # a server whose ids are not unique
+                if name and ((says_arguments and known is last and known.complete()) or name != known.name):
+                    return self._open(None, call_id)  # a server whose ids are not unique
                 return known
-            if last is not None and not last.id and not name:
+            if last is not None and not last.id and not name and position == 0:
                 return last
             return self._open(None)
         if last is None:
-            return self._open(None) if name or arguments else None
-        if name and last.name and ((arguments and last.complete()) or (name != last.name and last.started())):
+            return self._open(None) if name or says_arguments else None
+        if position and name:
+            return self._open(None)
+        if position and says_arguments:
+            raise DecodeError("the stream brings pieces of several tool calls at once without saying of which")
+        if name and last.name and (name != last.name or (says_arguments and last.complete())):
             return self._open(None)
         return last
 
-    def _open(self, index: int | None) -> _Entry:
+    def _open(self, index: int | None, call_id: str = "") -> _Entry:
         if len(self._entries) >= MAX_CALLS:
             raise DecodeError(f"one reply with more than {MAX_CALLS} tool calls")
         entry = _Entry(len(self._entries))
         self._entries.append(entry)
         if index is not None:
             self._by_index[index] = entry
+        if call_id:
+            entry.id = call_id
+            self._by_id[call_id] = entry
         return entry
 
-    def _displace(self, index: int) -> _Entry:
+    def _displace(self, index: int, earlier: _Entry) -> _Entry:
+        if not earlier.complete():
+            self._doubtful.add(index)
         self._displaced = self._open(index)
         return self._displaced
 
-    def _take_object(self, entry: _Entry, index: int | None, name: str, arguments: dict[str, Any]) -> _Entry:
+    def _take_object(
+        self, entry: _Entry, index: int | None, call_id: str, name: str, arguments: dict[str, Any]
+    ) -> _Entry:
         if entry.started() and entry.object != arguments:
-            if not name:
+            earlier = entry.object
+            grown = earlier is not None and all(arguments.get(key) == value for key, value in earlier.items())
+            if not call_id and name:
+                entry = self._open(index)
+                entry.name = name
+            elif not grown:
                 raise DecodeError(f"the stream sends the arguments of tool call {entry.name!r} twice, differently")
-            entry = self._open(index)
-            entry.name = name
         entry.object = arguments
         return entry
 
@@ -154,3 +213,7 @@ def _extend_name(entry: _Entry, name: str) -> None:
         entry.name += name
     else:
         raise DecodeError(f"the stream gives one tool call two names, {entry.name!r} and {name!r}")
+
+
+def _text(raw: object) -> str:
+    return raw if isinstance(raw, str) else encode_json(raw).decode()

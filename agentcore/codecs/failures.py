@@ -6,10 +6,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from agentcore.codecs.shared import as_int, as_text, encode_json, excerpt
-from agentcore.errors import ErrorKind, ProviderError
+from agentcore.codecs.shared import as_int, as_text, decode_json, encode_json, excerpt
+from agentcore.errors import DecodeError, ErrorKind, ProviderError
 
 _MAX_MESSAGE = 300
+_ERROR_KEYS = ("error", "errors", "message", "detail", "msg", "error_msg", "error_message")
+
+_any_value: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
 
 _BY_STATUS: dict[int, ErrorKind] = {
     400: "invalid_request",
@@ -31,71 +34,76 @@ _BY_STATUS: dict[int, ErrorKind] = {
     529: "overloaded",
 }
 
-_BY_WORD: dict[str, ErrorKind] = {
-    "authentication_error": "auth",
-    "invalid_api_key": "auth",
-    "unauthorized": "auth",
-    "unauthenticated": "auth",
-    "permission_error": "permission",
-    "permission_denied": "permission",
-    "forbidden": "permission",
-    "not_found_error": "not_found",
-    "model_not_found": "not_found",
-    "not_found": "not_found",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "rate_limit_reached": "rate_limit",
-    "resource_exhausted": "rate_limit",
-    "too_many_requests": "rate_limit",
-    "throttling": "rate_limit",
-    "insufficient_quota": "quota",
-    "billing_error": "quota",
-    "billing_hard_limit_reached": "quota",
-    "insufficient_balance": "quota",
-    "overloaded_error": "overloaded",
-    "overloaded": "overloaded",
-    "unavailable": "overloaded",
-    "service_unavailable": "overloaded",
-    "engine_overloaded": "overloaded",
-    "engine_overloaded_error": "overloaded",
-    "server_error": "server",
-    "internal_error": "server",
-    "internal_server_error": "server",
-    "internalservererror": "server",
-    "internal": "server",
-    "api_error": "server",
-    "timeout_error": "timeout",
-    "timeout": "timeout",
-    "deadline_exceeded": "timeout",
-    "invalid_request_error": "invalid_request",
-    "badrequesterror": "invalid_request",
-    "bad_request": "invalid_request",
-    "invalid_argument": "invalid_request",
-    "failed_precondition": "invalid_request",
-    "context_length_exceeded": "context_length",
-    "exceed_context_size_error": "context_length",
-    "string_above_max_length": "context_length",
-    "content_filter": "content_filter",
-    "content_policy_violation": "content_filter",
-    "responsibleaipolicyviolation": "content_filter",
-    "data_inspection_failed": "content_filter",
-    "request_too_large": "invalid_request",
-}
+# Types, codes and statuses as services write them, letters only: `rate_limit_error`, `Throttling.RateQuota`.
+_WORDS: tuple[tuple[ErrorKind, str], ...] = (
+    ("auth", "authenticationerror authentication invalidapikey unauthorized unauthenticated invalidauthentication"),
+    ("permission", "permissionerror permissiondenied permissiondeniederror forbidden accessdenied"),
+    ("not_found", "notfounderror modelnotfound notfound modelnotfounderror deploymentnotfound resourcenotfounderror"),
+    (
+        "rate_limit",
+        "ratelimiterror ratelimitexceeded ratelimitreached ratelimitreachederror resourceexhausted ratelimit "
+        "toomanyrequests throttling throttlingratequota throttlingexception throttlingburstrate "
+        "throttlingallocationquota limitrequests",
+    ),
+    (
+        "quota",
+        "insufficientquota billingerror billinghardlimitreached billingnotactive insufficientbalance arrearage "
+        "exceededcurrentquotaerror allocationquota paymentrequired freetieronly "
+        "allocationquotafreetieronly insufficientfunds insufficientcredits",
+    ),
+    (
+        "overloaded",
+        "overloadederror overloaded unavailable serviceunavailable engineoverloaded engineoverloadederror "
+        "serviceunavailableerror modeloverloaded serveroverloaded overcapacity",
+    ),
+    (
+        "server",
+        "servererror internalerror internalservererror internal apierror internalfailure internalerrorexception",
+    ),
+    ("timeout", "timeouterror timeout deadlineexceeded requesttimeout gatewaytimeout"),
+    (
+        "context_length",
+        "contextlengthexceeded exceedcontextsizeerror stringabovemaxlength contextwindowexceeded "
+        "contextwindowexceedederror modelcontextwindowexceeded contextoverflow",
+    ),
+    (
+        "content_filter",
+        "contentfilter contentpolicyviolation responsibleaipolicyviolation datainspectionfailed "
+        "contentfiltererror moderationblocked safety sensitivecontent inputmoderationerror",
+    ),
+    (
+        "invalid_request",
+        "invalidrequesterror badrequesterror badrequest invalidargument failedprecondition "
+        "requesttoolarge invalidrequest invalidparameter validationerror invalidrequestinput unprocessableentityerror "
+        "invalidtype unprocessableentity",
+    ),
+)
+_BY_WORD: dict[str, ErrorKind] = {word: kind for kind, words in _WORDS for word in words.split()}
 
 _CONTEXT_WORDS = re.compile(
-    r"context[ _-]?(length|window|size|limit)|prompt is too long|too many (input )?tokens|maximum.{0,30}context|"
-    r"input.{0,40}(exceeds|longer than).{0,40}(token|context)|input is too long|reduce the length of the (messages|prompt)|"
-    r"token count.{0,60}exceeds|range of input length|exceeds the maximum number of tokens|larger than the max.{0,20}context",
+    r"context[ _-]?(length|window|size|limit)|prompt (is too long|too long|length)|too many (input )?tokens|"
+    r"maximum.{0,30}context|input.{0,40}(exceeds|longer than).{0,40}(token|context)|input is too long|"
+    r"reduce the length of the (messages|prompt)|token count.{0,60}exceeds|too large for model with.{0,20}context|"
+    r"range of input length|exceeds the maximum number of tokens|larger than the max.{0,20}context",
     re.IGNORECASE,
 )
 _QUOTA_WORDS = re.compile(
     r"exceeded your current quota|insufficient (balance|credit|funds)|credit balance|billing|payment required|"
-    r"out of credits|add (more )?credits",
+    r"out of credits|add (more )?credits|余额不足|欠费",
     re.IGNORECASE,
 )
+_PASSING_WORDS = re.compile(r"too many|concurren|per (minute|second)|rate.?limit|(try|retry) again", re.IGNORECASE)
 _FILTER_WORDS = re.compile(r"content (management|filter)|content[_ ]policy|filtered due to", re.IGNORECASE)
+# Where neither status nor code says anything: bare texts inside a stream or a good status.
+_OTHER_WORDS: tuple[tuple[ErrorKind, "re.Pattern[str]"], ...] = (
+    ("rate_limit", re.compile(r"rate.?limit|too many requests", re.IGNORECASE)),
+    ("overloaded", re.compile(r"overloaded|over capacity|at capacity", re.IGNORECASE)),
+    ("auth", re.compile(r"api.?key|unauthorized|authentication", re.IGNORECASE)),
+    ("not_found", re.compile(r"not found|does not exist|no such model", re.IGNORECASE)),
+    ("timeout", re.compile(r"timed out|timeout", re.IGNORECASE)),
+)
 _RETRYABLE_KINDS = frozenset(("rate_limit", "overloaded", "server", "timeout", "network"))
-_RETRYABLE_STATUS = frozenset((408, 409, 429, 498, 499))
+_RETRYABLE_STATUS = frozenset((408, 409, 425, 429, 498, 499))
 
 
 class Failure(Struct, frozen=True):
@@ -117,7 +125,9 @@ def provider_error(provider: str, body: bytes, *, status: int | None = None) -> 
     return failure_error(provider, read_failure(body, status), status=status)
 
 
-def failure_error(provider: str, failure: Failure, *, status: int | None = None, partial_text: str = "") -> ProviderError:
+def failure_error(
+    provider: str, failure: Failure, *, status: int | None = None, partial_text: str = ""
+) -> ProviderError:
     """What an error object says, as an error."""
     kind = _kind(failure, status)
     code = status if status is not None else failure.code
@@ -134,14 +144,27 @@ def failure_error(provider: str, failure: Failure, *, status: int | None = None,
 def read_failure(body: bytes, status: int | None = None) -> Failure:
     """The text and the words of an error body of any known shape."""
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return failure_of(decode_json(body, _any_value, cast("type[Any]", Any), mend=True), body)
+    except (DecodeError, RecursionError):
         return Failure(_plain(body, status))
-    return failure_of(value, body)
+
+
+def is_failure(value: object) -> bool:
+    """Whether a JSON value without an answer in it says why there is none."""
+    if isinstance(value, list):
+        return is_failure(next(iter(cast("list[object]", value)), None))
+    if not isinstance(value, dict):
+        return False
+    known = cast("dict[str, Any]", value)
+    return known.get("object") == "error" or any(known.get(key) for key in _ERROR_KEYS) or bool(_base_resp(known))
 
 
 def failure_of(value: object, body: bytes = b"") -> Failure:
-    """The text and the words of an error value that has been decoded."""
+    """The text and the words of an error value that has been decoded.
+
+    Raises:
+        RecursionError: the value is nested as deeply as the interpreter allows.
+    """
     if isinstance(value, list) and value:  # Gemini wraps its error in a list
         value = cast("list[object]", value)[0]
     if isinstance(value, str):
@@ -149,33 +172,52 @@ def failure_of(value: object, body: bytes = b"") -> Failure:
     if not isinstance(value, dict):
         return Failure(excerpt(body) if body else "(no text)")
     outer = cast("dict[str, Any]", value)
-    inner = outer.get("error")
+    inner: object = outer.get("error") or _base_resp(outer) or outer.get("errors") or None
+    if isinstance(inner, list) and inner:
+        inner = cast("list[object]", inner)[0]
     if isinstance(inner, str):  # {"error": "CODE", "message": "text"} or {"error": "text"}
         text = as_text(outer.get("message"))
-        words = _words(outer)
-        return Failure(_short(f"{inner}: {text}" if text else inner), (*words, inner), _code(outer))
-    if isinstance(inner, dict):
-        error = cast("dict[str, Any]", inner)
-    elif isinstance(outer.get("errors"), list) and outer["errors"]:
-        return failure_of({"error": outer["errors"][0]}, body)
-    else:
-        error = outer
-    text = _text(error) or _text(outer) or excerpt(body or encode_json(value))
-    raw = error.get("metadata")
-    if isinstance(raw, dict) and as_text(cast("dict[str, Any]", raw).get("raw")):  # OpenRouter: the upstream's own words
-        text = f"{text}: {cast('dict[str, Any]', raw)['raw']}"
-    return Failure(_short(text), (*_words(error), *(_words(outer) if error is not outer else ())), _code(error))
+        return Failure(_short(f"{inner}: {text}" if text else inner), (*_words(outer), inner), _code(outer))
+    error = cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
+    text = _text(error) or _text(outer) or excerpt(body or encode_json(cast("object", value)))
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict):  # OpenRouter: the upstream's own words
+        raw = as_text(cast("dict[str, Any]", metadata).get("raw"))
+        text = f"{text}: {raw}" if raw else text
+    words, code = _words(error), _code(error)
+    if error is not outer:
+        words, code = (*words, *_words(outer)), code if code is not None else _code(outer)
+    return Failure(_short(text), words, code)
+
+
+def _base_resp(outer: dict[str, Any]) -> object:
+    """MiniMax's way: a status beside the answer, zero when all is well."""
+    status = outer.get("base_resp")
+    if not isinstance(status, dict):
+        return None
+    known = cast("dict[str, Any]", status)
+    return known if known.get("status_code") else None
 
 
 def _text(error: dict[str, Any]) -> str | None:
-    for key in ("message", "detail", "msg", "error_msg", "error_message", "reason", "title"):
+    for key in (
+        "message",
+        "detail",
+        "msg",
+        "error_msg",
+        "error_message",
+        "status_msg",
+        "reason",
+        "title",
+        "description",
+    ):
         value = error.get(key)
         if isinstance(value, str) and value:
             return value
         if isinstance(value, list) and value:
-            return "; ".join(_detail(item) for item in cast("list[object]", value))
+            return "; ".join([_detail(item) for item in cast("list[object]", value)])
         if isinstance(value, dict):
-            return _text(cast("dict[str, Any]", value)) or encode_json(value).decode()
+            return _text(cast("dict[str, Any]", value)) or encode_json(cast("object", value)).decode()
     return None
 
 
@@ -183,14 +225,15 @@ def _detail(item: object) -> str:
     """One entry of a list of details: FastAPI's {"loc": [...], "msg": "..."}, or a text."""
     if isinstance(item, dict):
         entry = cast("dict[str, Any]", item)
-        where = ".".join(str(step) for step in cast("list[object]", entry.get("loc") or []))
+        loc = entry.get("loc")
+        where = ".".join([str(step) for step in cast("list[object]", loc)]) if isinstance(loc, list) else as_text(loc)
         text = as_text(entry.get("msg")) or as_text(entry.get("message")) or encode_json(entry).decode()
         return f"{where}: {text}" if where else text
-    return str(item)
+    return item if isinstance(item, str) else encode_json(item).decode()
 
 
 def _words(error: dict[str, Any]) -> tuple[str, ...]:
-    words = [error.get(key) for key in ("code", "type", "status", "param")]
+    words = [error.get(key) for key in ("code", "type", "status", "error_code")]
     nested = error.get("innererror") or error.get("error")
     if isinstance(nested, dict):
         words.append(cast("dict[str, Any]", nested).get("code"))
@@ -198,7 +241,7 @@ def _words(error: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _code(error: dict[str, Any]) -> int | None:
-    for key in ("code", "status", "status_code"):
+    for key in ("code", "status", "status_code", "statusCode", "error_code"):
         code = as_int(error.get(key))
         if code is not None and 400 <= code < 600:
             return code
@@ -206,14 +249,19 @@ def _code(error: dict[str, Any]) -> int | None:
 
 
 def _kind(failure: Failure, status: int | None) -> ErrorKind:
-    named: list[ErrorKind] = [_BY_WORD[word.lower()] for word in failure.words if word.lower() in _BY_WORD]
+    words = [re.sub(r"[^a-z]", "", word.lower()) for word in failure.words]
+    named: list[ErrorKind] = [_BY_WORD[word] for word in words if word in _BY_WORD]
     code = status if status is not None else failure.code
     for kind in named:
+        if kind == "quota" and code == 429 and _PASSING_WORDS.search(failure.message):
+            return "rate_limit"  # gateways that call every limit a quota
         if kind in ("context_length", "content_filter", "quota"):
             return kind
-    if code not in (401, 403) and _CONTEXT_WORDS.search(failure.message):
+    limited = code == 429 or "rate_limit" in named  # "too many tokens" is then a matter of minutes, not of length
+    if not limited and code not in (401, 403) and _CONTEXT_WORDS.search(failure.message):
         return "context_length"
-    if code in (402, 403, 429, 400, None) and _QUOTA_WORDS.search(failure.message):
+    # Gemini speaks of "your current quota" when a minute's limit is reached, and says when to come back.
+    if "resourceexhausted" not in words and code in (None, 400, 402, 403, 429) and _QUOTA_WORDS.search(failure.message):
         return "quota"
     if code in (400, 403, None) and _FILTER_WORDS.search(failure.message):
         return "content_filter"
@@ -226,7 +274,12 @@ def _kind(failure: Failure, status: int | None) -> ErrorKind:
         if code == 503 and "server" in named:
             return "server"
         return by_status
-    return named[0] if named else "server"
+    if named:
+        return named[0]
+    for kind, pattern in _OTHER_WORDS:
+        if pattern.search(failure.message):
+            return kind
+    return "server"
 
 
 def _plain(body: bytes, status: int | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from agentcore.chat import ChatOptions, ChatRequest, ToolSchema
 from agentcore.codecs.dialect import Dialect
 from agentcore.codecs.shared import LegalIds, encode_json
-from agentcore.errors import UnsupportedContentError
+from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
     AssistantMessage,
     AudioPart,
@@ -27,9 +27,18 @@ from agentcore.pairing import heal
 
 logger = logging.getLogger("agentcore.codecs")
 
-# OpenAI API reference, "max_completion_tokens" and "temperature": not with these families.
-_REASONING_MODEL = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9](?!.*chat))", re.IGNORECASE)
-_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+# OpenAI API reference: these families take `max_completion_tokens`, and neither sampling settings nor `stop`.
+_REASONING_MODEL = re.compile(r"(?:.*/)?(?:o\d(?:$|-)|gpt-[5-9](?!.*chat))", re.IGNORECASE)
+# OpenAI "Using GPT-5.2": from 5.1 on they do, as long as the model does not reason.
+_OPTIONAL_REASONING = re.compile(r"(?:.*/)?gpt-5\.\d", re.IGNORECASE)
+_AUDIO_FORMATS = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
 
 FORMAT = "openai-chat"
 """Tag of this codec's replay payloads."""
@@ -38,9 +47,18 @@ FORMAT = "openai-chat"
 def request_body(
     request: ChatRequest, provider: str, dialect: Dialect, names: Mapping[str, str], *, stream: bool
 ) -> dict[str, Any]:
-    """The whole body, keys in a fixed order."""
+    """The whole body, keys in a fixed order.
+
+    Raises:
+        UnsupportedContentError: a part this endpoint cannot carry.
+        InvalidInputError: there are no messages with content.
+    """
     options = request.options
-    body: dict[str, Any] = {"model": options.model, "messages": wire_messages(request.messages, provider, dialect, names)}
+    messages = wire_messages(request.messages, provider, dialect, names)
+    if not messages:
+        raise InvalidInputError("there is nothing to send: the request has no messages with content")
+    body: dict[str, Any] = {} if options.model is None else {"model": options.model}
+    body["messages"] = messages
     if request.tools:
         body["tools"] = [_wire_tool(one, dialect, names) for one in request.tools]
         if options.tool_choice is not None:
@@ -58,21 +76,25 @@ def request_body(
     return body
 
 
-def wire_messages(
-    messages: Sequence[Message], provider: str, dialect: Dialect, names: Mapping[str, str]
-) -> list[Any]:
+def wire_messages(messages: Sequence[Message], provider: str, dialect: Dialect, names: Mapping[str, str]) -> list[Any]:
     """The messages in wire form. Those whose stored form is the wire form are passed through as they are."""
     ids = LegalIds(dialect.call_id, dialect.call_id_length)
     wire: list[Any] = []
     for index, message in enumerate(heal(messages)[0]):
         if type(message) is UserMessage:
-            if type(message.content) is str:
+            content = message.content
+            if isinstance(content, str):
                 wire.append(message)
             else:
-                parts = [_user_part(part, index, provider, dialect) for part in cast("tuple[Part, ...]", message.content)]
-                wire.append({"role": "user", "content": parts})
+                wire.append({"role": "user", "content": _user_content(content, index, provider, dialect)})
         elif type(message) is AssistantMessage:
-            if message.tool_calls or message.finish_reason or message.reasoning or message.replay or not message.content:
+            if (
+                message.tool_calls
+                or message.finish_reason
+                or message.reasoning
+                or message.replay
+                or not message.content
+            ):
                 _put_assistant(wire, message, ids, dialect, names)
             else:
                 wire.append(message)
@@ -81,9 +103,26 @@ def wire_messages(
             wire.append({"role": "tool", "tool_call_id": ids[message.tool_call_id], "content": content})
         elif type(message) is SystemMessage:
             wire.append(
-                message if dialect.system_role == "system" else {"role": dialect.system_role, "content": message.content}
+                message
+                if dialect.system_role == "system"
+                else {"role": dialect.system_role, "content": message.content}
             )
     return wire
+
+
+def unsupported_parts(messages: Sequence[Message], provider: str, dialect: Dialect) -> list[UnsupportedContentError]:
+    """What the endpoint could not carry of a history, part by part."""
+    problems: list[UnsupportedContentError] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message, UserMessage | ToolMessage) or isinstance(message.content, str):
+            continue
+        convert = _user_part if isinstance(message, UserMessage) else _tool_part
+        for part in message.content:
+            try:
+                convert(part, index, provider, dialect)
+            except UnsupportedContentError as error:
+                problems.append(error)
+    return problems
 
 
 def _put_assistant(
@@ -117,11 +156,21 @@ def _put_assistant(
 def _tool_content(content: Content, index: int, provider: str, dialect: Dialect) -> Any:
     if isinstance(content, str):
         return content
-    for part in content:
-        if not isinstance(part, TextPart):
-            raise _unsupported(provider, f"{_kind(part)} in a tool result", index)
-    texts = [part.text for part in content if isinstance(part, TextPart)]
-    return [{"type": "text", "text": text} for text in texts] if dialect.tool_content_parts else "\n".join(texts)
+    parts = [_tool_part(part, index, provider, dialect) for part in content]
+    return parts if parts and dialect.tool_content_parts else "\n".join([part["text"] for part in parts])
+
+
+def _tool_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    raise _unsupported(provider, f"{_kind(part)} in a tool result", index)
+
+
+def _user_content(content: tuple[Part, ...], index: int, provider: str, dialect: Dialect) -> Any:
+    parts = [_user_part(part, index, provider, dialect) for part in content]
+    if all(part["type"] == "text" for part in parts) and (len(parts) < 2 or not dialect.images):
+        return "\n".join([part["text"] for part in parts])  # which every server reads, lists not
+    return parts
 
 
 def _user_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[str, Any]:
@@ -165,11 +214,11 @@ def _wire_tool(one: ToolSchema, dialect: Dialect, names: Mapping[str, str]) -> d
     function: dict[str, Any] = {"name": names.get(one.name, one.name)}
     if one.description:
         function["description"] = one.description
-    parameters = one.parameters or {"type": "object", "properties": {}}
+    parameters: Mapping[str, Any] = one.parameters or {"type": "object", "properties": {}}
+    if "type" not in parameters and "properties" in parameters:
+        parameters = {"type": "object", **parameters}
     if dialect.strict_tools and getattr(one, "strict", None):
-        from agentcore.schema import strict_schema
-
-        strict = strict_schema(parameters)
+        strict = _strict(parameters)
         if strict is not None:  # a claim that the schema does not keep is refused as a whole
             parameters, function["strict"] = strict, True
     function["parameters"] = parameters
@@ -183,51 +232,94 @@ def _tool_choice(choice: str, names: Mapping[str, str]) -> Any:
 
 
 def _put_settings(body: dict[str, Any], options: ChatOptions, dialect: Dialect) -> None:
-    reasons = bool(_REASONING_MODEL.match(options.model or ""))
+    model = options.model or ""
+    reasons = bool(_REASONING_MODEL.match(model))
     if options.max_tokens is not None:
         field = dialect.max_tokens_field
         if field == "auto":
             field = "max_completion_tokens" if reasons else "max_tokens"
         body[field] = options.max_tokens
-    for name, value in (("temperature", options.temperature), ("top_p", options.top_p)):
+    refuses = reasons and not (options.reasoning_effort == "none" and _OPTIONAL_REASONING.match(model))
+    for name, value in (
+        ("temperature", options.temperature),
+        ("top_p", options.top_p),
+        ("stop", list(options.stop) if options.stop else None),
+    ):
         if value is None:
             continue
-        if reasons:
-            logger.warning("%s takes no %s; it was left out", options.model, name)
+        if refuses:
+            logger.warning("%s takes no %s; it was left out (send it with extra if you know better)", model, name)
         else:
             body[name] = value
-    if options.stop:
-        body["stop"] = list(options.stop)
     if options.seed is not None:
         body["seed"] = options.seed
     if options.metadata:
         body["metadata"] = options.metadata
     if options.reasoning_effort is not None:
+        effort = "xhigh" if options.reasoning_effort == "max" else options.reasoning_effort  # the most there is here
         if dialect.effort == "reasoning_effort":
-            body["reasoning_effort"] = options.reasoning_effort
+            body["reasoning_effort"] = effort
         elif dialect.effort == "reasoning":
-            body["reasoning"] = {"effort": options.reasoning_effort}
+            body["reasoning"] = {"effort": effort}
         else:
-            logger.warning("%s has no setting for reasoning_effort; it was left out", options.model)
+            logger.warning("%s has no setting for reasoning_effort; it was left out", model)
 
 
 def _put_response_format(body: dict[str, Any], wanted: Any, dialect: Dialect) -> None:
     if wanted == "json":
-        if dialect.response_format != "none":
+        if dialect.response_format == "none":
+            _instruct(body, "Answer with one JSON value, and nothing else.", dialect)
+        else:
             body["response_format"] = {"type": "json_object"}
         return
-    from agentcore.schema import schema_of, strict_schema
+    from agentcore.schema import schema_of
 
     schema = cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else schema_of(wanted)
     if dialect.response_format == "json_schema":
-        strict = strict_schema(schema)
+        strict = _strict(schema)
         name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
         made: dict[str, Any] = {"name": name, "schema": schema if strict is None else strict}
         if strict is not None:
             made["strict"] = True
         body["response_format"] = {"type": "json_schema", "json_schema": made}
         return
-    instruction = f"Answer with one JSON value, and nothing else, that fits this JSON Schema: {encode_json(schema).decode()}"
-    body["messages"] = [{"role": dialect.system_role, "content": instruction}, *body["messages"]]
+    told = encode_json(schema).decode()
+    _instruct(body, f"Answer with one JSON value, and nothing else, that fits this JSON Schema: {told}", dialect)
     if dialect.response_format == "json_object":
         body["response_format"] = {"type": "json_object"}
+
+
+def _instruct(body: dict[str, Any], instruction: str, dialect: Dialect) -> None:
+    """Put an instruction at the beginning: into the system message that is there, since some take only one."""
+    messages = cast("list[Any]", body["messages"])
+    first = messages[0]
+    if isinstance(first, SystemMessage):
+        messages[0] = SystemMessage(f"{first.content}\n\n{instruction}")
+    elif isinstance(first, dict) and cast("dict[str, Any]", first)["role"] == dialect.system_role:
+        messages[0] = {**first, "content": f"{first['content']}\n\n{instruction}"}
+    else:
+        messages.insert(0, {"role": dialect.system_role, "content": instruction})
+
+
+def _strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The schema under OpenAI's strict rules, if it says the same there.
+
+    A property that may be missing would have to be null instead, and who reads the answer does not expect that.
+    """
+    from agentcore.schema import strict_schema
+
+    return strict_schema(schema) if _requires_all(schema) else None
+
+
+def _requires_all(node: Any) -> bool:
+    if isinstance(node, list):
+        return all(_requires_all(item) for item in cast("list[Any]", node))
+    if not isinstance(node, Mapping):
+        return True
+    known = cast("Mapping[str, Any]", node)
+    properties = known.get("properties")
+    if isinstance(properties, Mapping):
+        names = set(cast("Mapping[str, Any]", properties))
+        if not names <= set(known.get("required") or ()):
+            return False
+    return all(_requires_all(value) for value in known.values())

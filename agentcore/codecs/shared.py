@@ -18,6 +18,7 @@ T = TypeVar("T")
 _BOM = b"\xef\xbb\xbf"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 EXCERPT_CHARS = 200
+_TOO_MANY = 2**53  # beyond it a count is a mistake, and not every store holds it
 
 
 def encode_json(value: object) -> bytes:
@@ -25,11 +26,17 @@ def encode_json(value: object) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
+        return msgspec.json.encode(without_surrogates(msgspec.to_builtins(value)))
 
 
-def decode_json(body: bytes, decoder: "msgspec.json.Decoder[T]", type_: type[T]) -> T:
+def decode_json(body: bytes, decoder: "msgspec.json.Decoder[T]", type_: type[T], *, mend: bool = False) -> T:
     """A JSON value of the decoder's type, also with a byte order mark or lone surrogates in it.
+
+    Args:
+        body: the JSON.
+        decoder: tried first, being fast and strict.
+        type_: the decoder's type.
+        mend: replace lone surrogates by U+FFFD. Not for a stream, whose next event may bring the other half.
 
     Raises:
         DecodeError: it is not JSON, or not of that type; the message shows an excerpt.
@@ -41,7 +48,8 @@ def decode_json(body: bytes, decoder: "msgspec.json.Decoder[T]", type_: type[T])
     try:
         # Replaced, not refused: a broken character must not cost the answer around it.
         text = body.removeprefix(_BOM).decode("utf-8", "replace")
-        return msgspec.convert(loads(text, parse_constant=_refuse_constant), type_)
+        value = loads(text, parse_constant=_no_number)
+        return msgspec.convert(without_surrogates(value) if mend else value, type_)
     except (JSONDecodeError, msgspec.ValidationError, RecursionError, ValueError):
         raise DecodeError(f"{_reason(first)}: {excerpt(body)}") from first
 
@@ -62,15 +70,16 @@ def excerpt(body: bytes | str) -> str:
     return kind + (text[:EXCERPT_CHARS] + "…" if len(text) > EXCERPT_CHARS else text) if text else "(empty)"
 
 
-def _without_surrogates(node: Any) -> Any:
+def without_surrogates(node: Any) -> Any:
+    """A JSON value in which every surrogate is paired or replaced by U+FFFD."""
     if isinstance(node, str):
         return mend_surrogates(node)
     if isinstance(node, dict):
         return {
-            _without_surrogates(key): _without_surrogates(value) for key, value in cast("dict[Any, Any]", node).items()
+            without_surrogates(key): without_surrogates(value) for key, value in cast("dict[Any, Any]", node).items()
         }
     if isinstance(node, list | tuple):
-        return [_without_surrogates(item) for item in cast("list[Any]", node)]
+        return [without_surrogates(item) for item in cast("list[Any]", node)]
     return node
 
 
@@ -85,11 +94,9 @@ def as_int(value: object) -> int | None:
     """A count as the service meant it: 3, 3.0 and "3" are three; anything else is unknown."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        value = int(value)
+    if isinstance(value, int | float) and 0 <= value < _TOO_MANY and value == int(value):
         return int(value)
     return None
 
@@ -123,7 +130,7 @@ def parse_arguments(raw: object) -> tuple[dict[str, Any], str | None]:
         return cast("dict[str, Any]", value), None
     if value is None and raw.strip() == "null":
         return {}, None
-    return {}, raw
+    return {}, mend_surrogates(raw)
 
 
 def is_complete_json(raw: str) -> bool:
@@ -137,9 +144,13 @@ def _loads(text: str) -> Any:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         pass
     try:
-        return loads(text, parse_constant=_refuse_constant)
+        return without_surrogates(loads(text, parse_constant=_refuse_constant))
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(_name: str) -> None:
+    """NaN and its like, which some servers write for a missing figure."""
 
 
 def _refuse_constant(name: str) -> Any:
@@ -174,10 +185,9 @@ class LegalIds:
     servers call every first call `call_0`) gets another one; the results of that batch follow it.
     """
 
-    def __init__(self, pattern: str, max_length: int, *, hashed_length: int | None = None) -> None:
+    def __init__(self, pattern: str, max_length: int) -> None:
         self._legal = re.compile(pattern).fullmatch
         self._max_length = max_length
-        self._hashed_length = hashed_length or max_length
         self._used: set[str] = set()
         self._current: dict[str, str] = {}
 
@@ -187,10 +197,10 @@ class LegalIds:
         for call in calls:
             given, attempt = call.id, 0
             while given in self._used or len(given) > self._max_length or not self._legal(given):
-                digest = blake2b(f"{call.id}#{attempt}#{len(self._used)}".encode("utf-8", "replace"), digest_size=20)
-                given = (digest.hexdigest() if self._hashed_length < 16 else f"call_{digest.hexdigest()}")[
-                    : self._hashed_length
-                ]
+                told = f"{call.id}#{attempt}#{len(self._used)}".encode("utf-8", "surrogatepass")
+                digest = blake2b(told, digest_size=20).hexdigest()
+                prefix = "call_" if self._max_length >= 16 and not attempt % 2 else ""  # not every pattern takes "_"
+                given = f"{prefix}{digest}"[: self._max_length]
                 attempt += 1
             self._used.add(given)
             self._current[call.id] = given
@@ -202,20 +212,27 @@ class LegalIds:
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def legal_names(names: Iterable[str]) -> dict[str, str]:
+def legal_names(names: Iterable[str], later: Iterable[str] = ()) -> dict[str, str]:
     """Neutral name → name that every service accepts (`^[a-zA-Z0-9_-]{1,64}$`), no two alike; deterministic.
 
     Names that are legal keep themselves; `a.b` becomes `a_b`, or, where that is taken, `a_b_` and a short hash.
+
+    Args:
+        names: the legal ones among them come first, whatever the order.
+        later: names in order of their coming; one that comes does not change what those before it were given.
     """
-    wanted = list(dict.fromkeys(names))
-    taken = {name for name in wanted if _LEGAL_NAME.fullmatch(name)}
-    legal: dict[str, str] = {name: name for name in taken}
-    for name in wanted:
+    wanted = dict.fromkeys(names)
+    legal = {name: name for name in wanted if _LEGAL_NAME.fullmatch(name)}
+    taken = set(legal)
+    for name in (*wanted, *dict.fromkeys(later)):
         if name in legal:
             continue
         made = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "tool"
-        if made in taken:
-            made = f"{made[:55]}_{blake2b(name.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
+        attempt = 0
+        while made in taken:
+            told = f"{name}#{attempt}".encode("utf-8", "surrogatepass")
+            made = f"{made[:55]}_{blake2b(told, digest_size=4).hexdigest()}"
+            attempt += 1
         taken.add(made)
         legal[name] = made
     return legal
@@ -223,11 +240,13 @@ def legal_names(names: Iterable[str]) -> dict[str, str]:
 
 def tool_names(request: ChatRequest) -> dict[str, str]:
     """Neutral name → name on the wire, of the tools offered and of those in the history."""
-    names = [one.name for one in request.tools]
-    for message in request.messages:
-        if type(message) is AssistantMessage and message.tool_calls:
-            names.extend([call.name for call in message.tool_calls])
-    return legal_names(names)
+    called = [
+        call.name
+        for message in request.messages
+        if type(message) is AssistantMessage and message.tool_calls
+        for call in message.tool_calls
+    ]
+    return legal_names([one.name for one in request.tools], called)
 
 
 def wire_names(legal: Mapping[str, str]) -> dict[str, str]:

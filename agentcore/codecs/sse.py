@@ -54,8 +54,16 @@ class SSEParser:
         if end < 0:
             self._keep(data)
             return []
+        whole = data[:end]
+        blocks = whole.split(b"\n\n")
         events: list[tuple[str, bytes]] = []
-        for block in data[:end].split(b"\n\n"):
+        if len(whole) <= self._max and whole.count(b"\n") == 2 * len(blocks) - 2:  # one line each: the usual stream
+            events = [("", block[6:]) for block in blocks if block[:6] == b"data: "]
+            if len(events) == len(blocks):
+                self._keep(data[end + 2 :], events)
+                return events
+        events = []  # else block by block
+        for block in blocks:
             if len(block) > self._max:
                 self._overflow(events)
                 return events
@@ -90,7 +98,7 @@ class SSEParser:
         if rest:
             self._rest.append(rest)
             self._rest_size += len(rest)
-            if self._rest_size > self._max:
+            if self._rest_size > self._max + 1:  # the event's own line feed may be among them
                 self._overflow(events)
 
     def _overflow(self, events: list[tuple[str, bytes]] | None) -> None:

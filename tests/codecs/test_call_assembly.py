@@ -18,6 +18,11 @@ def assemble(*fragments: Fragment) -> list[tuple[str, str, dict[str, Any]]]:
     return [(call.id, call.name, call.args) for call in assembly.calls("r1")]
 
 
+def shown(calls: list[tuple[str, str, dict[str, Any]]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """With generated ids all alike."""
+    return [("call" if call_id.startswith("call_") else call_id, name, args) for call_id, name, args in calls]
+
+
 A, B = '{"a":1}', '{"b":2}'
 HABITS: list[tuple[str, list[Fragment], list[tuple[str, str, dict[str, Any]]]]] = [
     ("pieces", [(0, "c1", "f", ""), (0, "", "", '{"a"'), (0, "", "", ":1}")], [("c1", "f", {"a": 1})]),
@@ -41,13 +46,22 @@ HABITS: list[tuple[str, list[Fragment], list[tuple[str, str, dict[str, Any]]]]] 
     ("object", [(0, "c1", "f", {"a": 1})], [("c1", "f", {"a": 1})]),
     ("object-repeated", [(0, "c1", "f", {"a": 1}), (0, "c1", "f", {"a": 1})], [("c1", "f", {"a": 1})]),
     ("index-new-id-known", [(0, "c1", "f", '{"a"'), (1, "c1", "", ":1}")], [("c1", "f", {"a": 1})]),
+    ("object-growing", [(0, "c1", "f", {"a": 1}), (0, "c1", "f", {"a": 1, "b": 2})], [("c1", "f", {"a": 1, "b": 2})]),
+    ("blank-after-object", [(0, "c1", "f", {"a": 1}), (0, "", "", " ")], [("c1", "f", {"a": 1})]),
+    ("blank-after-text", [(0, "", "f", A), (0, "", "f", " \n")], [("call", "f", {"a": 1})]),
+    ("no-index-without-arguments", [(None, "", "f", ""), (None, "", "g", B)], [("call", "f", {}), ("call", "g", {"b": 2})]),
+    ("no-index-name-repeated", [(None, "", "f", ""), (None, "", "f", '{"a"'), (None, "", "f", ":1}")], [("call", "f", {"a": 1})]),
+    ("double-encoded", [(0, "", "f", '"{\\"a\\"'), (0, "", "f", ':1}"'), (0, "", "g", B)], [("call", "f", {"a": 1}), ("call", "g", {"b": 2})]),
+    ("same-id-pieces-twice", [(None, "x", "f", '{"a"'), (None, "x", "", ":1}"), (None, "x", "f", '{"b"'), (None, "x", "", ":2}")], [("x", "f", {"a": 1}), ("call", "f", {"b": 2})]),
+    ("same-id-other-name", [(None, "x", "f", '{"a"'), (None, "x", "g", B)], [("x", "f", None), ("call", "g", {"b": 2})]),
+    ("back-to-the-first-by-id", [(0, "c1", "f", '{"a"'), (0, "c2", "g", B), (0, "c1", "", ":1}")], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
     ("nothing-in-it", [(0, "", "", ""), (1, "c2", "g", B)], [("c2", "g", {"b": 2})]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fragments", "calls"), [h[1:] for h in HABITS], ids=[h[0] for h in HABITS])
 def test_fragments_find_their_call(fragments: list[Fragment], calls: list[tuple[str, str, dict[str, Any]]]) -> None:
-    assert assemble(*fragments) == calls
+    assert shown(assemble(*fragments)) == [(call_id, name, args or {}) for call_id, name, args in calls]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +99,59 @@ def test_calls_without_ids_of_their_own_stay_apart(fragments: list[Fragment]) ->
         ([(0, "c", "f", {"a": 1}), (0, "c", "", {"b": 1})], "twice"),
         ([(0, "c", "f", '{"a"'), (0, "c", "g", ":1}")], "two names"),
         ([(0, "c", "", A)], "without a name"),
+        ([(0, "c1", "f", ""), (0, "c2", "g", ""), (0, "", "", A), (1, "", "", B)], "two tool calls the index 0"),
+        ([(0, "c1", "f", '{"a"'), (0, "c2", "g", ""), (0, "", "", ":1}")], "two tool calls the index 0"),
+        ([(0, "c1", "f", A), (0, "c2", "g", ""), (1, "", "", B), (2, "", "", A)], "without a name"),
+        ([(0, "c1", "f", A), (0, "random", "", A)], "without a name"),
     ],
-    ids=["text-after-object", "two-objects", "two-names", "nameless"],
+    ids=[
+        "text-after-object",
+        "two-objects",
+        "two-names",
+        "nameless",
+        "heads-first",
+        "first-unfinished",
+        "third-tail",
+        "new-id-each-time",
+    ],
 )
 def test_what_cannot_be_told_apart_is_an_error(fragments: list[Fragment], words: str) -> None:
     with pytest.raises(DecodeError, match=words):
         assemble(*fragments)
+
+
+def test_entries_of_one_list_are_different_calls() -> None:
+    assembly = CallAssembly()
+    for position in range(3):
+        assembly.add(None, "", "f", {}, position=position)
+    assert len({call.id for call in assembly.calls("r1")}) == 3
+    with pytest.raises(DecodeError, match="several tool calls at once"):
+        assembly.add(None, "", "", A, position=1)
+
+
+def test_name_in_pieces_is_mapped_back_as_a_whole() -> None:
+    assembly = CallAssembly({"math_add": "math.add"})
+    assembly.add(0, "c1", "math_", None)
+    event = assembly.add(0, "", "add", None)
+    assert event is not None
+    assert event.name == "math.add"
+    assert assembly.calls(None) == (ToolCall("c1", "math.add"),)
+
+
+def test_call_cut_before_its_arguments_does_not_look_like_one_without() -> None:
+    assembly = CallAssembly()
+    assembly.add(0, "c1", "now", "")
+    assembly.add(1, "c2", "write", "")
+    assert assembly.calls(None, cut=True) == (ToolCall("c1", "now"), ToolCall("c2", "write", {}, ""))
+
+
+def test_repeated_name_costs_no_square_of_time() -> None:
+    assembly = CallAssembly()
+    assembly.add(0, "", "f", '{"a":"')
+    for _ in range(20_000):  # parsed at each of them, these would take minutes
+        assembly.add(0, "", "f", "x" * 50)
+    assembly.add(0, "", "f", '"}')
+    assert len(assembly.calls(None)[0].args["a"]) == 1_000_000
 
 
 def test_number_of_calls_is_bounded() -> None:

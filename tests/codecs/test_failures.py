@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentcore.codecs.failures import provider_error, read_failure
+from agentcore.codecs.failures import is_failure, provider_error, read_failure
 
 CASES: list[tuple[str, int | None, Any, str, bool, str]] = [
     ("openai-key", 401, {"error": {"message": "bad key", "code": "invalid_api_key"}}, "auth", False, "bad key"),
@@ -50,6 +50,26 @@ CASES: list[tuple[str, int | None, Any, str, bool, str]] = [
     ("openrouter-raw", None, {"error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": "upstream words"}}}, "invalid_request", False, "upstream words"),
     ("code-as-text", None, {"error": {"message": "x", "code": "429"}}, "rate_limit", True, "x"),
     ("detail-object", 400, {"detail": {"message": "inner"}}, "invalid_request", False, "inner"),
+    ("quota-that-passes", 429, {"error": {"message": "Too many requests per minute", "code": "insufficient_quota"}}, "rate_limit", True, "minute"),
+    ("gemini-minute", 429, {"error": {"message": "You exceeded your current quota, check your plan and billing", "status": "RESOURCE_EXHAUSTED"}}, "rate_limit", True, "quota"),
+    ("tokens-per-minute", 429, {"error": {"message": "Too many tokens, please wait", "code": "throttling"}}, "rate_limit", True, "tokens"),
+    ("dashscope-arrears", 400, {"code": "Arrearage", "message": "Access denied"}, "quota", False, "Access"),
+    ("dashscope-rate", 429, {"code": "Throttling.RateQuota", "message": "slow"}, "rate_limit", True, "slow"),
+    ("dashscope-filter", 400, {"code": "DataInspectionFailed", "message": "no"}, "content_filter", False, "no"),
+    ("camel-key", 401, {"code": "InvalidApiKey", "message": "no"}, "auth", False, "no"),
+    ("zhipu-balance", 429, {"error": {"code": "1113", "message": "余额不足"}}, "quota", False, "余额"),
+    ("minimax", None, {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "quota", False, "balance"),
+    ("minimax-fine", None, {"base_resp": {"status_code": 0}, "error": {"message": "m", "code": 500}}, "server", True, "m"),
+    ("param-is-no-word", None, {"error": {"message": "bad", "type": "invalid_request_error", "param": "timeout"}}, "invalid_request", False, "bad"),
+    ("bare-rate", None, {"error": "Rate limit reached"}, "rate_limit", True, "Rate"),
+    ("bare-model", None, {"error": "model 'llama9' not found"}, "not_found", False, "llama9"),
+    ("bare-key", None, {"message": "Invalid API key"}, "auth", False, "key"),
+    ("bare-timeout", None, {"error": "upstream timed out"}, "timeout", True, "timed"),
+    ("bare-busy", None, {"error": "The engine is currently overloaded"}, "overloaded", True, "engine"),
+    ("loc-of-text", 422, {"detail": [{"loc": "body", "msg": "m"}, {"loc": 3, "msg": "n"}, 4]}, "invalid_request", False, "body: m; n; 4"),
+    ("error-list", 400, {"error": [{"message": "inside"}]}, "invalid_request", False, "inside"),
+    ("status-code-outside", None, {"error": {"message": "m"}, "status_code": 429}, "rate_limit", True, "m"),
+    ("half-character", 500, {"error": {"message": "a\ud83d"}}, "server", True, "a\ufffd"),
     ("no-text", 400, {"error": {}}, "invalid_request", False, "{"),
 ]  # fmt: skip
 
@@ -82,6 +102,19 @@ def test_body_of_another_kind_is_shown_shortly(data: bytes, words: str) -> None:
     assert (error.kind, error.retryable) == ("server", True)
     assert words in error.message
     assert len(str(error)) < 400
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"error": {"message": "m"}}, True), ({"error": None}, False), ({"object": "error"}, True), ({"detail": "d"}, True),
+        ([{"error": "x"}], True), ([], False), ("error", False), ({"id": "x", "choices": []}, False),
+        ({"base_resp": {"status_code": 0}}, False), ({"base_resp": {"status_code": 1004}}, True), ({"base_resp": 1}, False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_value_that_says_why_there_is_no_answer_is_told_from_others(value: Any, told: bool) -> None:
+    assert is_failure(value) is told
 
 
 @given(st.binary(max_size=80))

@@ -331,7 +331,6 @@ BODIES: list[tuple[str, bytes, str, str]] = [
     ("choices-empty", b'{"id":"x","choices":[]}', "decode", "choices"),
     ("choices-null", b'{"id":"x","choices":null}', "decode", "choices"),
     ("choices-missing", b'{"id":"x"}', "decode", '{"id":"x"}'),
-    ("only-a-second-choice", b'{"choices":[{"index":1,"message":{"content":"x"}}]}', "decode", "choices"),
     ("error-in-200", b'{"error":{"message":"Provider returned error","code":429}}', "rate_limit", "Provider"),
     ("error-and-choices", b'{"choices":null,"error":{"code":502,"message":"Upstream"}}', "server", "Upstream"),
     ("error-top-level", b'{"object":"error","message":"no","code":400}', "invalid_request", "no"),
@@ -416,3 +415,262 @@ def test_decoder_stays_at_its_error() -> None:
     assert decoder.finish() == ()
     with pytest.raises(ProviderError):
         decoder.response()
+
+
+# Answers other than number 0, and messages where deltas are usual
+
+
+def numbered(index: Any, text: str | None, finish: str | None = None) -> bytes:
+    return event(choices=[{"index": index, "delta": {"content": text}, "finish_reason": finish}])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        numbered(0, "x") + numbered(1, "no") + numbered(0, None, "stop") + numbered(1, None, "stop"),
+        numbered(1, "no") + numbered(0, "x") + numbered(1, None, "length") + numbered(0, None, "stop"),
+        numbered(1, "x") + numbered(1, None, "stop"),
+        numbered(2, "x") + numbered(1, "no") + numbered(2, None, "stop"),
+        numbered("0", "x") + numbered(None, None, "stop"),
+        numbered("first", "x") + numbered([], None, "stop"),
+    ],
+    ids=["usual", "second-first", "only-number-1", "no-number-0", "as-text", "nonsense"],
+)
+@pytest.mark.parametrize("end", [DONE, b""], ids=["done", "closed"])
+def test_one_answer_of_several_is_read(data: bytes, end: bytes) -> None:
+    events, ended = play(data + end)
+    assert not isinstance(ended, ProviderError), ended
+    assert (ended.text, ended.finish_reason, text_of(events)) == ("x", "stop", "x")
+
+
+def test_only_answer_of_a_body_is_read_whatever_its_number() -> None:
+    assert decode(b'{"choices":[{"index":1,"message":{"content":"x"}}]}').text == "x"
+    both = b'{"choices":[{"index":1,"message":{"content":"no"}},{"index":0,"message":{"content":"x"}}]}'
+    assert decode(both).text == "x"
+
+
+def messaged(finish: str | None = None, **message: Any) -> bytes:
+    return event(choices=[{"index": 0, "message": message, "finish_reason": finish}])
+
+
+WHOLE = {"content": "Hello", "reasoning_content": "hm", "tool_calls": [call()]}
+MESSAGES: list[tuple[str, bytes]] = [
+    ("pieces", messaged(content="Hel", reasoning_content="hm") + messaged("stop", content="lo", tool_calls=[call()])),
+    ("whole-alone", messaged("stop", **WHOLE)),
+    ("whole-after-all", stream({"reasoning_content": "hm"}, {"content": "Hel"}, {"content": "lo"}, {"tool_calls": [{"index": 0, **call()}]}, done=False)
+        + messaged("stop", **WHOLE)),
+    ("whole-brings-the-calls", event({"reasoning_content": "hm"}) + event({"content": "Hello"}) + messaged("stop", **WHOLE)),
+    ("whole-brings-the-text", event({"reasoning_content": "hm"}) + messaged("stop", **WHOLE)),
+    ("beside-an-empty-delta", event(choices=[{"index": 0, "delta": {"role": "assistant"}, "message": WHOLE, "finish_reason": "stop"}])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [m[1] for m in MESSAGES], ids=[m[0] for m in MESSAGES])
+def test_message_in_a_stream_is_neither_lost_nor_doubled(data: bytes) -> None:
+    events, ended = play(data + DONE)
+    assert not isinstance(ended, ProviderError), ended
+    assert ended.message == AssistantMessage("Hello", (ToolCall("c1", "add", {"a": 1}),), "hm")
+    assert text_of(events) == "Hello"
+
+
+def test_text_completion_of_a_gateway_is_read() -> None:
+    assert read(event(choices=[{"index": 0, "text": "x", "finish_reason": "stop"}])).text == "x"
+
+
+# Reasoning
+
+
+def detail(**fields: Any) -> dict[str, Any]:
+    return {"reasoning_details": [fields]}
+
+
+def test_pieces_of_a_detail_are_put_together_as_a_body_has_them() -> None:
+    whole = [
+        {"type": "reasoning.text", "text": "one two", "index": 0, "signature": "s", "format": "f"},
+        {"type": "reasoning.text", "text": "three", "index": 1},
+        {"type": "reasoning.summary", "summary": "in short", "index": 2},
+        {"type": "reasoning.encrypted", "data": "AAA=", "index": 3},
+        {"type": "reasoning.encrypted", "data": "BBB=", "index": 4},
+    ]
+    pieces = [
+        detail(type="reasoning.text", text="one ", index=0, format="f"),
+        detail(type="reasoning.text", text="two", index=0, signature=None),
+        detail(type="reasoning.text", signature="s", index=0),
+        detail(type="reasoning.text", text="three", index=1),
+        detail(type="reasoning.summary", summary="in ", index=2),
+        detail(type="reasoning.summary", summary="short", index=2),
+        *(detail(**one) for one in whole[3:]),
+    ]
+    streamed = read(stream(*pieces, {"content": "x"})).message
+    assert streamed == decode(body({"content": "x", "reasoning_details": whole})).message
+    assert streamed.reasoning == "one twothreein short"
+    assert streamed.replay == {"format": "openai-chat", "reasoning_details": whole}
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"reasoning": "r", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]},
+        {"reasoning_content": {"tokens": 3}, "reasoning": "r"},
+        {"reasoning_content": [], "thinking": [{"type": "text", "text": "r"}]},
+        {"reasoning_content": 3, "reasoning": {"summary": [{"text": "r"}]}},
+    ],
+    ids=["details-too", "object-without-text", "empty-list", "number"],
+)
+def test_reasoning_is_taken_from_the_first_field_that_can_be_read(delta: dict[str, Any]) -> None:
+    assert read(stream(delta, {"content": "x"})).message.reasoning == "r"
+    assert decode(body({"content": "x", **delta})).message.reasoning == "r"
+
+
+# A local server: ids of its own, half a brace in the first fragment, an empty text beside the calls, figures at the end
+
+
+def test_reply_of_a_local_server_is_the_same_in_both_forms() -> None:
+    ids = ["s5Og8J2uvValSksZwfNd0LSKfFOI7m9A", "LjjqWK63NVms6niP2dsUnMymIWuM5w3e"]
+    usage = {"completion_tokens": 37, "prompt_tokens": 213, "prompt_tokens_details": {"cached_tokens": 212}}
+    whole = {"content": "", "tool_calls": [call('{"city": "Paris"}', ids[0]), call('{"zone":"CET"}', ids[1], "time")]}
+    deltas = [
+        {"role": "assistant", "content": None},
+        {"tool_calls": [part(0, id=ids[0], type="function", name="add", arguments="{")]},
+        *({"tool_calls": [part(0, arguments=piece)]} for piece in ('"', "city", '": "', "Paris", '"}')),
+        {"tool_calls": [part(1, id=ids[1], type="function", name="time", arguments="{")]},
+        {"tool_calls": [part(1, arguments='"zone":"CET"}')]},
+    ]
+    data = stream(*deltas, finish="tool_calls", done=False) + event(choices=[], usage=usage, timings={"n": 1}) + DONE
+    response = read(data)
+    assert response == decode(body(whole, "tool_calls", usage=usage, timings={"n": 1}))
+    assert [one.args for one in response.message.tool_calls] == [{"city": "Paris"}, {"zone": "CET"}]
+    assert response.usage.cached_input_tokens == 212
+
+
+# Ends
+
+
+@pytest.mark.parametrize("tail", [b'data: {"usage":{"prompt_tok', b"data: [DO", b"da", b": ping"], ids=repr)
+def test_half_an_event_behind_the_end_is_no_fault(tail: bytes) -> None:
+    assert read(stream({"content": "x"}, done=False) + tail).text == "x"
+
+
+@pytest.mark.parametrize(
+    "tail", [b"data: [DO", b"da", b'data: {"choices":[{"delta":{"content":"y"', b"data: {}"], ids=repr
+)
+def test_half_an_event_before_the_end_is_a_broken_connection(tail: bytes) -> None:
+    events, ended = play(event({"content": "x"}) + tail)
+    assert isinstance(ended, ProviderError)
+    assert (ended.kind, ended.retryable, ended.partial_text, text_of(events)) == ("network", True, "x", "x")
+
+
+def test_bare_error_between_the_events_is_the_cause_not_the_closed_connection() -> None:
+    _events, ended = play(event({"content": "x"}) + b'{"error":{"message":"engine died","code":500}}\n')
+    assert isinstance(ended, ProviderError)
+    assert (ended.kind, ended.partial_text) == ("server", "x")
+    assert "engine died" in ended.message
+
+
+def test_call_without_arguments_in_a_reply_that_was_cut_must_not_run() -> None:
+    data = calls_stream(part(0, id="c1", name="now", arguments="{}"), part(1, id="c2", name="write"), finish="length")
+    calls = (ToolCall("c1", "now"), ToolCall("c2", "write", {}, ""))
+    assert read(data).message.tool_calls == calls
+    assert (
+        decode(body({"tool_calls": [call("{}", name="now"), call("", "c2", "write")]}, "length")).message.tool_calls
+        == calls
+    )
+
+
+def test_response_before_the_end_is_an_error() -> None:
+    decoder = CODEC.stream_decoder(WireRequest("", b""))
+    decoder.feed(event({"content": "x"}))
+    with pytest.raises(ProviderError, match="closed before the end"):
+        decoder.response()
+
+
+def test_body_in_single_bytes_in_place_of_a_stream_is_read() -> None:
+    data = b"\xef\xbb\xbf \n" + body({"content": "x"})
+    decoder = CODEC.stream_decoder(WireRequest("", b""))
+    for n in range(len(data)):
+        assert not decoder.feed(data[n : n + 1])
+    assert decoder.finish() == [TextDelta("x")]
+    assert decoder.response() == decode(body({"content": "x"}))
+    assert decoder.finish() == ()
+
+
+# Errors of other shapes
+
+OTHER_ERRORS: list[tuple[str, bytes, str, str]] = [
+    ("minimax", b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', "quota", "insufficient"),
+    ("dashscope", b'{"code":"InvalidApiKey","message":"No key","request_id":"r"}', "auth", "No key"),
+    ("error-msg", b'{"error_code":336003,"error_msg":"rate limit"}', "rate_limit", "rate limit"),
+    ("in-the-choice", b'{"choices":[{"index":0,"error":{"code":502,"message":"Upstream"},"finish_reason":"error"}]}', "server", "Upstream"),
+    ("beside-choices", b'{"choices":[{"index":0,"message":{"content":""}}],"error":{"code":429,"message":"slow"}}', "rate_limit", "slow"),
+    ("half-character", b'{"error":{"message":"cut \\ud83d","code":500}}', "server", "cut \ufffd"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "kind", "words"), [e[1:] for e in OTHER_ERRORS], ids=[e[0] for e in OTHER_ERRORS])
+def test_error_is_found_in_a_body_and_in_a_stream(data: bytes, kind: str, words: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        decode(data)
+    ended = play(event({"content": "x"}) + b"data: " + data + b"\n\n" + DONE)[1]
+    for error in (caught.value, ended):
+        assert isinstance(error, ProviderError)
+        assert (error.kind, error.provider) == (kind, "openai")
+        assert words in error.message
+
+
+def test_error_in_a_list_is_found() -> None:
+    with pytest.raises(ProviderError, match="Resource") as caught:
+        decode(b'[{"error":{"code":429,"message":"Resource exhausted","status":"RESOURCE_EXHAUSTED"}}]')
+    assert caught.value.kind == "rate_limit"
+
+
+def test_status_that_says_all_is_well_is_no_error() -> None:
+    well = {"status_code": 0, "status_msg": ""}
+    assert decode(body({"content": "x"}, base_resp=well)).text == "x"
+    assert read(event({"content": "x"}) + event(choices=None, id=None, base_resp=well) + event({}, "stop")).text == "x"
+
+
+@pytest.mark.parametrize("content", [3, True], ids=repr)
+def test_content_of_another_type_is_an_error_that_shows_it(content: Any) -> None:
+    for answer in (lambda: decode(body({"content": content})), lambda: read(stream({"content": content}))):
+        with pytest.raises(DecodeError, match=f"neither text nor parts: {json.dumps(content)}"):
+            answer()
+
+
+# Half characters
+
+
+def test_half_characters_are_put_together_in_reasoning_and_arguments() -> None:
+    halves = [
+        b'{"reasoning":"\\ud83d"}', b'{"reasoning":"\\ude00"}', b'{"content":"x"}',
+        b'{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{\\"a\\":\\"\\ud83d"}}]}',
+        b'{"tool_calls":[{"index":0,"function":{"arguments":"\\ude00\\"}"}}]}',
+    ]  # fmt: skip
+    data = b"".join(b'data: {"choices":[{"index":0,"delta":%s}]}\n\n' % half for half in halves)
+    events, ended = play(data + event({}, "stop"))
+    assert not isinstance(ended, ProviderError), ended
+    assert ended.message == AssistantMessage("x", (ToolCall("c1", "f", {"a": "😀"}),), "😀")
+    repr(events).encode()
+
+
+def test_half_characters_in_side_fields_are_replaced() -> None:
+    fields = (
+        b'"id":"r\\ud83d","model":"m\\ud83d","choices":[{"index":0,"%s":{"content":"x"},"finish_reason":"stop\\ud83d"}]'
+    )
+    for response in (decode(b"{" + fields % b"message" + b"}"), read(b"data: {" + fields % b"delta" + b"}\n\n" + DONE)):
+        told = (response.text, response.response_id, response.model, response.raw_finish_reason)
+        assert told == ("x", "r\ufffd", "m\ufffd", "stop\ufffd")
+
+
+# Usage
+
+
+def test_figures_said_at_different_times_are_put_together() -> None:
+    data = event({"content": "x"}, usage={"prompt_tokens": 5, "completion_tokens": None})
+    data += event({}, "stop", usage={"prompt_tokens": None, "completion_tokens": 3})
+    assert read(data).usage == Usage(input_tokens=5, output_tokens=3)
+
+
+@pytest.mark.parametrize("count", [-1, 2**60, 1e300, float("inf")], ids=repr)
+def test_figure_that_cannot_be_is_unknown(count: Any) -> None:
+    data = body({"content": "x"}, usage={"prompt_tokens": count})
+    assert decode(data).usage == UNKNOWN_USAGE

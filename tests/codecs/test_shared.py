@@ -46,7 +46,10 @@ ANY: "msgspec.json.Decoder[dict[str, Any]]" = msgspec.json.Decoder(dict[str, Any
         ('{"a":1', {}, '{"a":1'),
         ('{"a":NaN}', {}, '{"a":NaN}'),
         ('{"a":"}{"}', {"a": "}{"}, None),
-        ('{"a":"\\ud83d"}', {"a": "\ud83d"}, None),
+        ('{"a":"\\ud83d"}', {"a": "\ufffd"}, None),  # a lone half cannot be stored or sent
+        ('{"a":"\\ud83d\\ude00"}', {"a": "😀"}, None),
+        ('{"a":"\ud83d\ude00"}', {"a": "😀"}, None),
+        ("{'a':'\ud83d'}", {}, "{'a':'\ufffd'}"),
         ("[" * 5000, {}, "[" * 5000),
     ],
     ids=str,
@@ -101,8 +104,13 @@ def test_counts_are_read_as_meant(value: object, count: int | None) -> None:
 
 def test_json_with_a_mark_or_half_characters_is_read() -> None:
     assert decode_json(b'\xef\xbb\xbf{"a":1}', ANY, dict) == {"a": 1}
+    assert decode_json(b'{"a":"\\ud83d"}', ANY, dict, mend=True) == {"a": "\ufffd"}
     assert decode_json(b'{"a":"\\ud83d"}', ANY, dict) == {"a": "\ud83d"}
     assert decode_json(b'{"a":"\xff"}', ANY, dict) == {"a": "\ufffd"}
+
+
+def test_figure_that_is_no_number_does_not_cost_the_answer() -> None:
+    assert decode_json(b'{"a":"x","logprob":NaN,"p":-Infinity}', ANY, dict) == {"a": "x", "logprob": None, "p": None}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,9 @@ def test_what_cannot_be_read_is_shown_shortly(data: bytes, words: str) -> None:
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize(("text", "mended"), [("a", "a"), ("\ud83d\ude00", "😀"), ("a\ud83d", "a\ufffd"), ("\ude00b", "\ufffdb")])
+@pytest.mark.parametrize(
+    ("text", "mended"), [("a", "a"), ("\ud83d\ude00", "😀"), ("a\ud83d", "a\ufffd"), ("\ude00b", "\ufffdb")]
+)
 def test_surrogates_are_mended(text: str, mended: str) -> None:
     assert mend_surrogates(text) == mended
     assert json.loads(encode_json({"k\ud83d": [text]}))["k\ufffd"] == [mended]

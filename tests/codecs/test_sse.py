@@ -1,12 +1,13 @@
 """Server-sent events: every way to write them, cut anywhere."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcore.codecs.sse import SSEParser
 from agentcore.errors import DecodeError
-import itertools
 
 FORMS = [
     ("plain", b"data: a\n\ndata: b\n\n", [("", b"a"), ("", b"b")]),
@@ -27,6 +28,9 @@ FORMS = [
     ("colon-in-data", b"data: a: b\n\n", [("", b"a: b")]),
     ("two-spaces", b"data:  a\n\n", [("", b" a")]),
     ("utf-8", "data: 晴 🌤\n\n".encode(), [("", "晴 🌤".encode())]),
+    ("crlf-then-lf", b"data: a\r\n\ndata: b\r\n\n", [("", b"a"), ("", b"b")]),
+    ("bare-json", b'data: a\n\n{"error": "x"}\n\ndata: b\n\n', [("", b"a"), ("", b'{"error": "x"}'), ("", b"b")]),
+    ("mixed-lines", b"data: a\n\nevent: e\ndata: b\n\ndata: c\n\n", [("", b"a"), ("e", b"b"), ("", b"c")]),
     ("nothing", b"", []),
 ]
 forms = pytest.mark.parametrize(("data", "events"), [form[1:] for form in FORMS], ids=[form[0] for form in FORMS])
@@ -60,3 +64,36 @@ def test_event_over_the_cap_is_refused() -> None:
     assert parser.feed(b"data: abc\n\n") == [("", b"abc")]
     with pytest.raises(DecodeError, match="larger than 10 bytes"):
         parser.feed(b"data: abcdefgh")
+    with pytest.raises(DecodeError, match="larger than 10 bytes"):
+        parser.feed(b"x")
+    with pytest.raises(DecodeError, match="larger than 10 bytes"):
+        parser.finish()
+
+
+@pytest.mark.parametrize("after", [b"data: " + b"x" * 50, b"data: " + b"x" * 50 + b"\n\n"], ids=["cut", "whole"])
+def test_event_over_the_cap_does_not_cost_those_before_it(after: bytes) -> None:
+    parser = SSEParser(max_event_bytes=20)
+    assert parser.feed(b"data: a\n\ndata: b\n\n" + after) == [("", b"a"), ("", b"b")]
+    with pytest.raises(DecodeError, match="larger than 20 bytes"):
+        parser.finish()
+
+
+def test_many_events_in_one_read_may_be_larger_than_the_cap_together() -> None:
+    assert SSEParser(max_event_bytes=10).feed(b"data: abc\n\n" * 9) == [("", b"abc")] * 9
+
+
+def test_event_of_exactly_the_cap_is_read_however_it_is_cut() -> None:
+    data = b"data: abcd\n\n"
+    for cut in range(len(data)):
+        parser = SSEParser(max_event_bytes=10)
+        assert parser.feed(data[:cut]) + parser.feed(data[cut:]) == [("", b"abcd")]
+
+
+def test_large_event_in_small_reads_is_not_copied_at_each() -> None:
+    parser = SSEParser()
+    piece, count = b"x" * 100, 100_000  # ten million bytes: copied at every read they would take minutes
+    assert parser.feed(b"data: ") == []
+    for _ in range(count):
+        parser.feed(piece)
+    [(_, data)] = parser.feed(b"\n\n")
+    assert len(data) == len(piece) * count

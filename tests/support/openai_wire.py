@@ -1,6 +1,7 @@
 """Replies of Chat Completions endpoints, as bodies and as streams, and requests to them."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +13,6 @@ from agentcore.codecs.openai_chat import OpenAIChatCodec
 from agentcore.errors import ProviderError
 from agentcore.events import StreamEvent, TextDelta
 from agentcore.messages import Message
-import itertools
 
 CODEC = OpenAIChatCodec()
 WIRE = WireRequest("/chat/completions", b"")
