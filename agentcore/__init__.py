@@ -54,6 +54,7 @@ from agentcore.messages import (
 )
 from agentcore.pairing import Repair, heal
 from agentcore.providers.anthropic import AnthropicChatModel
+from agentcore.providers.fallback import FallbackModel
 from agentcore.providers.openai import OpenAIChatModel
 from agentcore.providers.presets import chat_model
 from agentcore.stream import TurnStream
@@ -83,6 +84,7 @@ __all__ = [
     "Conversation",
     "ConversationBusyError",
     "DecodeError",
+    "FallbackModel",
     "FilePart",
     "Filter",
     "FinishReason",

@@ -92,7 +92,7 @@ class CallAssembly:
             _extend_name(entry, name)
         fragment = ""
         if isinstance(arguments, dict):
-            entry = self._take_object(entry, index, call_id, name, cast("dict[str, Any]", arguments))
+            _take_object(entry, cast("dict[str, Any]", arguments))
             fragment = encode_json(cast("object", arguments)).decode()
         elif arguments:
             if entry.object is not None:
@@ -191,19 +191,13 @@ class CallAssembly:
         self._displaced = self._open(index)
         return self._displaced
 
-    def _take_object(
-        self, entry: _Entry, index: int | None, call_id: str, name: str, arguments: dict[str, Any]
-    ) -> _Entry:
-        if entry.started() and entry.object != arguments:
-            earlier = entry.object
-            grown = earlier is not None and all(arguments.get(key) == value for key, value in earlier.items())
-            if not call_id and name:
-                entry = self._open(index)
-                entry.name = name
-            elif not grown:
-                raise DecodeError(f"the stream sends the arguments of tool call {entry.name!r} twice, differently")
-        entry.object = arguments
-        return entry
+
+def _take_object(entry: _Entry, arguments: dict[str, Any]) -> None:
+    earlier = entry.object if entry.object is not None else {}
+    # Some servers send the object anew as it grows; anything else is not one call's arguments.
+    if entry.fragments or any(key not in arguments or arguments[key] != earlier[key] for key in earlier):
+        raise DecodeError(f"the stream sends the arguments of tool call {entry.name!r} twice, differently")
+    entry.object = arguments
 
 
 def _extend_name(entry: _Entry, name: str) -> None:

@@ -88,16 +88,10 @@ def wire_messages(messages: Sequence[Message], provider: str, dialect: Dialect, 
             else:
                 wire.append({"role": "user", "content": _user_content(content, index, provider, dialect)})
         elif type(message) is AssistantMessage:
-            if (
-                message.tool_calls
-                or message.finish_reason
-                or message.reasoning
-                or message.replay
-                or not message.content
-            ):
-                _put_assistant(wire, message, ids, dialect, names)
-            else:
+            if _is_text_alone(message):
                 wire.append(message)
+            else:
+                _put_assistant(wire, message, ids, dialect, names)
         elif type(message) is ToolMessage:
             content = _tool_content(message.content, index, provider, dialect)
             wire.append({"role": "tool", "tool_call_id": ids[message.tool_call_id], "content": content})
@@ -123,6 +117,16 @@ def unsupported_parts(messages: Sequence[Message], provider: str, dialect: Diale
             except UnsupportedContentError as error:
                 problems.append(error)
     return problems
+
+
+def _is_text_alone(message: AssistantMessage) -> bool:
+    return (
+        bool(message.content)
+        and not message.tool_calls
+        and message.finish_reason is None
+        and message.reasoning is None
+        and message.replay is None
+    )
 
 
 def _put_assistant(
@@ -199,10 +203,15 @@ def _unsupported(provider: str, what: str, index: int) -> UnsupportedContentErro
 
 
 def _kind(part: Part) -> str:
-    kinds = {TextPart: "text", ImagePart: "image", AudioPart: "audio", FilePart: "file"}
-    kind = kinds[type(part)]
-    if isinstance(part, TextPart):
-        return kind
+    match part:
+        case TextPart():
+            return "text"
+        case ImagePart():
+            kind = "image"
+        case AudioPart():
+            kind = "audio"
+        case FilePart():
+            kind = "file"
     return f"{kind} ({'by URL' if part.url is not None else part.media_type})"
 
 

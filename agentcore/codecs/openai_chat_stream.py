@@ -156,8 +156,6 @@ class OpenAIChatStreamDecoder:
                 return
             if name == "error":
                 raise provider_error(self._provider, payload)
-        if self._raw is not None:
-            self._raw.append(payload)
         try:
             chunk = chunks.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -169,6 +167,8 @@ class OpenAIChatStreamDecoder:
                 return
             chunk = decode_json(payload, chunks, Chunk)
             self._reply.odd = True
+        if self._raw is not None:
+            self._raw.append(payload)
         if chunk.error or (not chunk.choices and chunk.id is None and is_failure(_value(payload))):
             raise failure_error(self._provider, read_failure(payload))
         self._reply.take(chunk, events)

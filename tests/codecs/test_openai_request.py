@@ -63,6 +63,19 @@ def test_what_is_ours_alone_does_not_reach_the_wire() -> None:
     assert sent[4] == {"role": "tool", "tool_call_id": "c1", "content": "boom"}
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        AssistantMessage("x", reasoning=""),
+        AssistantMessage("x", replay={}),
+        AssistantMessage("x", finish_reason="length"),
+    ],
+    ids=["reasoning", "replay", "finish-reason"],
+)
+def test_empty_side_fields_do_not_reach_the_wire_either(answer: AssistantMessage) -> None:
+    assert messages(HI, answer)[1] == {"role": "assistant", "content": "x"}
+
+
 def test_tool_round_is_sent_with_its_arguments_as_text() -> None:
     args = {"text": 'Grüße "北京" \\ \n', "n": None}
     sent = messages(HI, *round_of("c1", args=args))
