@@ -12,6 +12,7 @@ from agentcore.codecs.anthropic_messages import AnthropicMessagesCodec
 from agentcore.errors import ProviderError
 from agentcore.events import ReasoningDelta, TextDelta
 from tests.support.anthropic_wire import WIRE, call, decode, event, message, play, stream_of, text, thinking
+from tests.support.damage import edits, mutate
 
 BODY = message(
     thinking(),
@@ -75,17 +76,6 @@ events = st.builds(
     st.sampled_from(KINDS),
     st.dictionaries(st.sampled_from(FIELDS[1:]), st.integers(0, 3) | inner | json_values, max_size=4),
 )
-
-
-def mutate(data: bytes, edits: list[tuple[int, bytes]]) -> bytes:
-    made = bytearray(data)
-    for position, piece in edits:
-        at = position % (len(made) + 1)
-        made[at : at + len(piece)] = piece
-    return bytes(made)
-
-
-edits = st.lists(st.tuples(st.integers(0, 10_000), st.binary(min_size=1, max_size=4)), min_size=1, max_size=5)
 
 
 def check_stream(data: bytes, cut: int) -> None:

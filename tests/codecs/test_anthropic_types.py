@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from msgspec import Struct
@@ -13,11 +14,10 @@ from agentcore.codecs.anthropic_messages import AnthropicMessagesCodec
 from agentcore.messages import FilePart, ImagePart, Message, SystemMessage, TextPart, UserMessage
 from tests.support.anthropic_requests import ADD, histories, sendable
 from tests.support.anthropic_wire import call, decode, message, text, thinking
+from tests.support.package_types import request_validator
 
 pytest.importorskip("anthropic")
 
-import pydantic
-import pydantic_core
 from anthropic.types import Message as PackageMessage
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
@@ -25,23 +25,7 @@ GONE_FROM_THE_TYPES = ("temperature", "top_p", "top_k")
 """Settings that newer models refuse and that the package's request has no longer; for others the service takes them."""
 
 
-def closed(schema: Any) -> Any:
-    """A core schema that refuses unknown keys at every level and looks into every list."""
-    if isinstance(schema, list | tuple):
-        return type(schema)(closed(one) for one in schema)
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: value if key in ("cls", "metadata") else closed(value) for key, value in schema.items()}
-    if made.get("type") == "generator":
-        made["type"] = "list"
-    if made.get("type") in ("typed-dict", "model-fields"):
-        made["extra_behavior"] = "forbid"
-    if "config" in made and isinstance(made["config"], dict):
-        made["config"] = made["config"] | {"extra_fields_behavior": "forbid"}
-    return made
-
-
-REQUEST = pydantic_core.SchemaValidator(closed(pydantic.TypeAdapter(MessageCreateParamsNonStreaming).core_schema))
+REQUEST = request_validator(MessageCreateParamsNonStreaming)
 
 
 def check(sent: dict[str, Any]) -> None:

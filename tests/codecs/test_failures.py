@@ -70,6 +70,8 @@ CASES: list[tuple[str, int | None, Any, str, bool, str]] = [
     ("error-list", 400, {"error": [{"message": "inside"}]}, "invalid_request", False, "inside"),
     ("status-code-outside", None, {"error": {"message": "m"}, "status_code": 429}, "rate_limit", True, "m"),
     ("half-character", 500, {"error": {"message": "a\ud83d"}}, "server", True, "a\ufffd"),
+    ("filter-words", 400, {"error": {"message": "The response was filtered due to Azure's content management policy"}}, "content_filter", False, "policy"),
+    ("engine-503", 503, {"error": {"message": "died", "type": "server_error"}}, "server", True, "died"),
     ("no-text", 400, {"error": {}}, "invalid_request", False, "{"),
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from agentcore.chat import ChatResponse
 from agentcore.errors import ProviderError
 from agentcore.events import ReasoningDelta, TextDelta
+from tests.support.damage import edits, mutate
 from tests.support.openai_wire import CODEC, body, call, decode, event, part, play, stream
 
 BODY = body(
@@ -97,17 +98,6 @@ fields: dict[str, st.SearchStrategy[Any]] = {
     "detail": json_values,
 }
 bodies = st.fixed_dictionaries({}, optional=fields)
-
-
-def mutate(data: bytes, edits: list[tuple[int, bytes]]) -> bytes:
-    made = bytearray(data)
-    for position, piece in edits:
-        at = position % (len(made) + 1)
-        made[at : at + len(piece)] = piece
-    return bytes(made)
-
-
-edits = st.lists(st.tuples(st.integers(0, 10_000), st.binary(min_size=1, max_size=4)), min_size=1, max_size=5)
 
 
 def check_stream(data: bytes, cut: int) -> None:

@@ -76,6 +76,12 @@ PAIRS: list[tuple[str, dict[str, Any], list[dict[str, Any]], AssistantMessage]] 
         AssistantMessage("I can't do that.", finish_reason="content_filter"),
     ),
     (
+        "refusal-part",
+        {"content": [{"type": "refusal", "refusal": "No."}]},
+        [{"content": [{"type": "refusal", "refusal": "No."}]}],
+        AssistantMessage("No.", finish_reason="content_filter"),
+    ),
+    (
         "call",
         {"content": None, "tool_calls": [call()]},
         [{"tool_calls": [part(0, id="c1", name="add", arguments='{"a"')]}, {"tool_calls": [part(0, arguments=":1}")]}],
@@ -650,6 +656,14 @@ def test_half_characters_are_put_together_in_reasoning_and_arguments() -> None:
     assert not isinstance(ended, ProviderError), ended
     assert ended.message == AssistantMessage("x", (ToolCall("c1", "f", {"a": "😀"}),), "😀")
     repr(events).encode()
+
+
+def test_half_character_of_reasoning_at_the_end_is_replaced() -> None:
+    data = b'data: {"choices":[{"index":0,"delta":{"reasoning":"hm\\ud83d"}}]}\n\n' + event({}, "stop")
+    events, ended = play(data)
+    assert not isinstance(ended, ProviderError), ended
+    assert ended.message.reasoning == "hm\ufffd"
+    assert events == [ReasoningDelta("hm"), ReasoningDelta("\ufffd")]
 
 
 def test_half_characters_in_side_fields_are_replaced() -> None:

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,32 +17,14 @@ from agentcore.errors import InvalidInputError
 from agentcore.messages import Message, UserMessage
 from tests.strategies import histories, whole_histories
 from tests.support.openai_wire import body, call, decode
+from tests.support.package_types import request_validator
 
 pytest.importorskip("openai")
 
-import pydantic
-import pydantic_core
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParams
 
-
-def closed(schema: Any) -> Any:
-    """A core schema that refuses unknown keys at every level and looks into every list."""
-    if isinstance(schema, list | tuple):
-        return type(schema)(closed(one) for one in schema)
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: value if key in ("cls", "metadata") else closed(value) for key, value in schema.items()}
-    if made.get("type") == "generator":
-        made["type"] = "list"
-    if made.get("type") in ("typed-dict", "model-fields"):
-        made["extra_behavior"] = "forbid"
-    if "config" in made and isinstance(made["config"], dict):
-        made["config"] = made["config"] | {"extra_fields_behavior": "forbid"}
-    return made
-
-
-REQUEST = pydantic_core.SchemaValidator(closed(pydantic.TypeAdapter(CompletionCreateParams).core_schema))
+REQUEST = request_validator(CompletionCreateParams)
 ADD = ToolDefinition(
     "math.add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 )
