@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.codecs.anthropic_reply import blocks_of, response_of
 from agentcore.codecs.anthropic_request import losses, request_body
-from agentcore.codecs.anthropic_stream import BLANK, AnthropicStreamDecoder, json_object
+from agentcore.codecs.anthropic_stream import AnthropicStreamDecoder, json_object
 from agentcore.codecs.base import NO_NAMES, WireRequest
 from agentcore.codecs.failures import failure_error, failure_of, provider_error
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
+from agentcore.codecs.stream_base import BLANK
 from agentcore.errors import DecodeError, ProviderError
 from agentcore.messages import Message
 

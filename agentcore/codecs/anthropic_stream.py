@@ -1,26 +1,20 @@
 """Streams of Anthropic Messages: bytes in, events out, the whole reply at the end."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from agentcore.chat import ChatResponse, events_of
+from agentcore.chat import ChatResponse
 from agentcore.codecs.anthropic_reply import blocks_of, response_of
 from agentcore.codecs.failures import failure_error, failure_of, provider_error
 from agentcore.codecs.shared import as_int, as_text, decode_json, encode_json, mend_surrogates, parse_arguments
-from agentcore.codecs.sse import SSEParser
-from agentcore.errors import DecodeError, ProviderError
+from agentcore.codecs.stream_base import EventStreamDecoder, closed_early
+from agentcore.errors import DecodeError
 from agentcore.events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
 
 MAX_BLOCKS = 4096
-
-BLANK = b"\xef\xbb\xbf \r\n\t"
-"""What may stand before the first byte that counts: white space, and a byte order mark."""
-
-_CLOSED = "the connection was closed before the end of the stream was announced"
 
 
 class _Delta(Struct, gc=False):
@@ -92,8 +86,8 @@ class _Block:
         return block
 
 
-class AnthropicStreamDecoder:
-    """Decodes one stream; see `StreamDecoder`.
+class AnthropicStreamDecoder(EventStreamDecoder):
+    """Decodes one stream; see `EventStreamDecoder`.
 
     Args:
         provider: name for errors.
@@ -112,13 +106,8 @@ class AnthropicStreamDecoder:
         max_event_bytes: int,
         keep_raw: bool,
     ) -> None:
-        self.error: ProviderError | None = None
-        self.done = False
-        self._provider = provider
+        super().__init__(provider, decode_body, max_event_bytes=max_event_bytes, keep_raw=keep_raw)
         self._tool_names = tool_names
-        self._decode_body = decode_body
-        self._keep_raw = keep_raw
-        self._parser = SSEParser(max_event_bytes)
         self._blocks: list[_Block] = []  # as they were opened
         self._by_index: dict[int, _Block] = {}
         self._calls = 0
@@ -128,90 +117,33 @@ class AnthropicStreamDecoder:
         self._usage: dict[str, Any] = {}
         self._stop_reason: str | None = None
         self._early: list[dict[str, Any]] = []  # blocks that stood in the first event already
-        self._plain: list[bytes] | None = None
-        self._started = False
         self._odd_text = False
         self._held = ""
-        self._whole: ChatResponse | None = None
-        self._raw: list[bytes] = []
 
     @property
     def text(self) -> str:
         """The text so far."""
         return "".join(self._text)
 
-    def feed(self, data: bytes) -> Sequence[StreamEvent]:
-        """The events in the next bytes; see `StreamDecoder.feed`."""
-        if self.error is not None or self.done:
-            return ()
-        if not self._started:
-            first = data.lstrip(BLANK)[:1]
-            self._started = bool(first)
-            if first in (b"{", b"[", b"<"):
-                self._plain = []  # not a stream at all: a JSON body, or a page of some proxy
-        if self._plain is not None:
-            self._plain.append(data)
-            return ()
-        events: list[StreamEvent] = []
-        try:
-            for name, payload in self._parser.feed(data):
-                self._take(name, payload, events)
-                if self.done:
-                    break
-        except ProviderError as error:
-            self._fail(error)
-        return events
-
-    def finish(self) -> Sequence[StreamEvent]:
-        """The end of the connection; see `StreamDecoder.finish`."""
-        if self.error is not None:
-            return ()
-        events: list[StreamEvent] = []
-        try:
-            if self._plain is not None and self._whole is None:
-                self._whole = self._decode_body(b"".join(self._plain))
-                self.done = True
-                return events_of(self._whole.message)
-            if not self.done:
-                self._take_rest(events)
-            if not self.done and self._stop_reason is None:
-                raise ProviderError(_CLOSED, kind="network", retryable=True)
-            self._end(events)
-        except ProviderError as error:
-            self._fail(error)
-        return events
-
     def _take_rest(self, events: list[StreamEvent]) -> None:
-        """A last event without its blank line, or half an event."""
         try:
             for name, payload in self._parser.finish():
                 self._take(name, payload, events)
         except DecodeError as error:
             # Half an event is a symptom; the broken connection is the cause, and after an announced end not even that.
             if self._stop_reason is None:
-                raise ProviderError(_CLOSED, kind="network", retryable=True) from error
+                raise closed_early() from error
 
-    def response(self) -> ChatResponse:
-        """The whole reply."""
-        if self._whole is not None:
-            return self._whole
-        if self.error is None:
-            try:
-                return self._assemble()
-            except ProviderError as error:
-                self._fail(error)
-        assert self.error is not None
-        raise self.error
+    def _announced(self) -> bool:
+        return self._stop_reason is not None
 
     def _assemble(self) -> ChatResponse:
-        if not self.done:
-            raise ProviderError(_CLOSED, kind="network", retryable=True)
         if not self._blocks and self._id is None and self._stop_reason is None:
             raise DecodeError("the stream held no message", retryable=True)
         ordered = self._blocks  # where a server uses an index twice, the order of coming is all there is
         if len(self._by_index) == len(ordered):
             ordered = sorted(ordered, key=lambda block: block.index)
-        response = response_of(
+        return response_of(
             [block.whole() for block in ordered],
             raw_inputs={position: "".join(block.json) for position, block in enumerate(ordered) if block.json},
             stop_reason=self._stop_reason,
@@ -220,15 +152,9 @@ class AnthropicStreamDecoder:
             response_id=self._id,
             names=self._tool_names,
         )
-        return replace(response, raw=b"\n".join(self._raw)) if self._keep_raw else response
-
-    def _fail(self, error: ProviderError) -> None:
-        error.provider = error.provider or self._provider
-        error.partial_text = self.text
-        self.error = error
 
     def _take(self, name: str, payload: bytes, events: list[StreamEvent]) -> None:
-        if self._keep_raw:
+        if self._raw is not None:
             self._raw.append(payload)
         try:
             event = _events.decode(payload)
@@ -276,10 +202,11 @@ class AnthropicStreamDecoder:
             raise failure_error(self._provider, failure_of(json_object(payload), payload))
 
     def _end(self, events: list[StreamEvent]) -> None:
-        """Nothing more comes."""
-        if self.done:
-            return
-        self.done = True
+        if not self.done:
+            self._close(events)
+            self.done = True
+
+    def _close(self, events: list[StreamEvent]) -> None:
         if not self._blocks:
             for index, block in enumerate(self._early):
                 self._open(index, block, events)

@@ -1,26 +1,23 @@
 """The stream of OpenAI Chat Completions: bytes cut anywhere in, events out, the whole reply at the end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
-from msgspec.structs import replace
 
-from agentcore.chat import ChatResponse, events_of
+from agentcore.chat import ChatResponse
 from agentcore.codecs.base import WireRequest
 from agentcore.codecs.failures import failure_error, is_failure, provider_error, read_failure
 from agentcore.codecs.openai_chat_reply import Chunk, Reply, chunks
 from agentcore.codecs.shared import decode_json
-from agentcore.codecs.sse import SSEParser
-from agentcore.errors import DecodeError, ProviderError
+from agentcore.codecs.stream_base import EventStreamDecoder
+from agentcore.errors import DecodeError
 from agentcore.events import StreamEvent
 
 _HEARTBEATS = frozenset(("ping", "heartbeat", "keepalive", "keep-alive", "keep_alive"))
-_BLANK = b"\xef\xbb\xbf \r\n\t"
-_CLOSED = "the connection was closed before the end of the stream was announced"
 
 
-class OpenAIChatStreamDecoder:
-    """Decodes one stream; see `StreamDecoder`.
+class OpenAIChatStreamDecoder(EventStreamDecoder):
+    """Decodes one stream; see `EventStreamDecoder`.
 
     Args:
         provider: name for errors.
@@ -39,95 +36,22 @@ class OpenAIChatStreamDecoder:
         max_event_bytes: int,
         keep_raw: bool = False,
     ) -> None:
-        self.error: ProviderError | None = None
-        self.done = False
-        self._provider = provider
-        self._decode_body = decode_body
-        self._parser = SSEParser(max_event_bytes)
+        super().__init__(provider, decode_body, max_event_bytes=max_event_bytes, keep_raw=keep_raw)
         self._reply = Reply(provider, wire.tool_names)
-        self._head: bytes = b""
-        self._started = False
-        self._plain: list[bytes] | None = None
-        self._whole: ChatResponse | None = None
-        self._raw: list[bytes] | None = [] if keep_raw else None
 
     @property
     def text(self) -> str:
         """The text so far."""
         return str(self._reply.text)
 
-    def feed(self, data: bytes) -> Sequence[StreamEvent]:
-        """The events in the next bytes; see `StreamDecoder.feed`."""
-        if self.error is not None or self.done:
-            return ()
-        if not self._started:
-            data, self._head = self._head + data, b""
-            first = data.lstrip(_BLANK)[:1]
-            if not first:
-                self._head = data
-                return ()
-            self._started = True
-            if first in (b"{", b"[", b"<"):
-                self._plain = []  # not a stream at all: a JSON body, or a page of some proxy
-        if self._plain is not None:
-            self._plain.append(data)
-            return ()
-        events: list[StreamEvent] = []
-        try:
-            for name, payload in self._parser.feed(data):
-                self._take(name, payload, events)
-                if self.done:
-                    break
-        except ProviderError as error:
-            self._fail(error)
-        except RecursionError as error:
-            self._fail(_too_deep(error))
-        return events
+    def _close(self, events: list[StreamEvent]) -> None:
+        self._reply.end(events)
 
-    def finish(self) -> Sequence[StreamEvent]:
-        """The end of the connection; see `StreamDecoder.finish`."""
-        if self.error is not None or self._whole is not None:
-            return ()
-        events: list[StreamEvent] = []
-        try:
-            if self._plain is not None:
-                self._whole = self._decode_body(b"".join(self._plain))
-                self.done = True
-                return events_of(self._whole.message)
-            if not self.done:
-                self._take_rest(events)
-                self._reply.end(events)
-            if not self.done and self._reply.finish is None:
-                raise ProviderError(_CLOSED, kind="network", retryable=True)
-            self.done = True
-        except ProviderError as error:
-            self._fail(error)
-        except RecursionError as error:
-            self._fail(_too_deep(error))
-        return events
+    def _announced(self) -> bool:
+        return self._reply.finish is not None
 
-    def response(self) -> ChatResponse:
-        """The whole reply; see `StreamDecoder.response`."""
-        if self._whole is not None:
-            return self._whole
-        if self.error is None:
-            try:
-                if not self.done:
-                    raise ProviderError(_CLOSED, kind="network", retryable=True)
-                response = self._reply.response()
-                self._whole = response if self._raw is None else replace(response, raw=b"\n".join(self._raw))
-                return self._whole
-            except ProviderError as error:
-                self._fail(error)
-            except RecursionError as error:
-                self._fail(_too_deep(error))
-        assert self.error is not None
-        raise self.error
-
-    def _fail(self, error: ProviderError) -> None:
-        error.provider = error.provider or self._provider
-        error.partial_text = self.text
-        self.error = error
+    def _assemble(self) -> ChatResponse:
+        return self._reply.response()
 
     def _take_rest(self, events: list[StreamEvent]) -> None:
         """A last event without its blank line, or half an event."""
@@ -187,9 +111,3 @@ def _is_json(payload: bytes) -> bool:
     except DecodeError:
         return False
     return True
-
-
-def _too_deep(cause: RecursionError) -> DecodeError:
-    error = DecodeError("the answer is nested too deeply")
-    error.__cause__ = cause
-    return error
