@@ -72,7 +72,9 @@ async def test_stream_that_has_delivered_is_never_begun_again() -> None:
 
 
 async def test_stream_gives_the_response_of_the_model_that_answered() -> None:
-    model = FallbackModel([ScriptedModel([failing("server")], name="a"), ScriptedModel([Reply(text=["x", "y"])], name="b")])
+    model = FallbackModel(
+        [ScriptedModel([failing("server")], name="a"), ScriptedModel([Reply(text=["x", "y"])], name="b")]
+    )
     async with model.stream(REQUEST) as stream:
         events = [event async for event in stream]
     assert (len(events), stream.response.text, stream.response.model) == (2, "xy", "b")
