@@ -17,6 +17,7 @@ from agentcore.filters.base import Filter, compose, overridden
 from agentcore.filters.memory import MemoryFilter
 from agentcore.loop import run_loop, turn_result
 from agentcore.memory.base import BusyPolicy, ChatMemory
+from agentcore.memory.windowed import WindowedChatMemory
 from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, as_messages
 from agentcore.stream import TurnStream
 from agentcore.tools.batch import BatchResult
@@ -305,7 +306,7 @@ class Conversation:
     def _store(self) -> ChatMemory:
         store = self._memory.store
         assert store is not None  # ChatClient.conversation has looked
-        return getattr(store, "store", store)
+        return store.store if isinstance(store, WindowedChatMemory) else store
 
 
 def _resolve_model(model: ChatModel | str) -> ChatModel:

@@ -8,12 +8,16 @@ from agentcore import (
     AssistantMessage,
     ChatClient,
     ChatOptions,
+    ChatResponse,
     ConfigurationError,
     ConversationBusyError,
     InMemoryChatMemory,
     InvalidInputError,
+    Limits,
     MemoryFilter,
     SystemMessage,
+    ToolCall,
+    ToolMessage,
     UserMessage,
     WindowedChatMemory,
     tool,
@@ -208,3 +212,38 @@ async def test_closing_a_client_closes_its_model_and_twice_is_harmless() -> None
         pass
     await client.aclose()
     assert model.closed == 2
+
+
+async def test_model_may_be_a_string(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    async with ChatClient("anthropic:claude-haiku-4-5") as client:
+        assert "claude-haiku-4-5" in client.describe()
+    with pytest.raises(ConfigurationError, match="the services are"):
+        ChatClient("nowhere:x")
+
+
+async def test_run_tools_takes_a_response_a_message_or_calls() -> None:
+    @tool
+    async def now() -> str:
+        """Now."""
+        return "12:00"
+
+    calls = (ToolCall("c1", "now"),)
+    message = AssistantMessage(None, calls)
+    client = ChatClient(ScriptedModel([]), tools=[now])
+    for given in (calls, message, ChatResponse(message, "tool_calls")):
+        batch = await client.run_tools(given, tool_context={"user_id": "kim"})
+        assert batch.messages == (ToolMessage("c1", "now", "12:00"),)
+        assert dict(batch.tool_context) == {"user_id": "kim"}
+
+
+async def test_conversation_stream_and_send_take_options() -> None:
+    model = ScriptedModel(["x"], repeat_last=True)
+    conversation = ChatClient(model, memory=InMemoryChatMemory()).conversation("u1")
+    options, limits = ChatOptions(max_tokens=3), Limits(model_calls=1)
+    await conversation.send("a", options=options, limits=limits, tool_context={"a": 1})
+    async with conversation.stream("b", options=options, limits=limits, tool_context={"a": 1}) as turn:
+        async for _ in turn:
+            pass
+    assert [request.options.max_tokens for request in model.requests] == [3, 3]
+    assert turn.result.tool_context["a"] == 1

@@ -99,3 +99,17 @@ async def test_closing_closes_all_and_none_is_refused() -> None:
     assert all(one.closed for one in models if isinstance(one, Closing))
     with pytest.raises(ConfigurationError, match="at least one"):
         FallbackModel([])
+
+
+async def test_failure_in_an_opened_stream_closes_it_and_is_raised() -> None:
+    model = FallbackModel([ScriptedModel([ValueError("a bug")]), ScriptedModel(["b"])])
+    with pytest.raises(ValueError, match="a bug"):
+        await streamed(model)
+
+
+async def test_models_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    model = FallbackModel(["openai:gpt-5-mini", ScriptedModel(["b"])])
+    assert "gpt-5-mini" in repr(model)
+    assert "sk-x" not in repr(model)
+    await model.aclose()
