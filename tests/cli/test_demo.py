@@ -21,6 +21,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 @pytest.mark.real
+@pytest.mark.timeout(400)
 async def test_demo_works_with_the_real_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert await demo() == 0
     output = capsys.readouterr().out

@@ -24,7 +24,7 @@ from agentcore import (
 from agentcore.cli.local_model import serve_local_model
 from agentcore.providers.http_model import HTTPChatModel
 
-pytestmark = [pytest.mark.real, pytest.mark.asyncio]
+pytestmark = [pytest.mark.real, pytest.mark.asyncio, pytest.mark.timeout(400)]
 
 NAME = "smollm2-135m"
 SHORT = ChatOptions(max_tokens=24)
