@@ -227,7 +227,7 @@ async def test_wall_clock_limit_stops_a_running_tool() -> None:
 
     memory = InMemoryChatMemory()
     client = ChatClient(ScriptedModel([ToolCall("c1", "hang")]), tools=[hang], memory=memory)
-    result = await client.invoke("go", conversation_id="u1", limits=Limits(seconds=0.05))
+    result = await client.invoke("go", conversation_id="u1", limits=Limits(seconds=0.3))
     assert (result.status, result.limit) == ("limit", "seconds")
     assert stopped.is_set()
     assert check_history(await memory.get("u1")) == []

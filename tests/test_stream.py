@@ -218,7 +218,7 @@ async def test_reader_that_leaves_during_tools_leaves_a_whole_history() -> None:
 async def test_wall_clock_limit_keeps_delivered_text() -> None:
     memory = InMemoryChatMemory()
     client = ChatClient(ScriptedModel([Reply(text=["a", "b"], wait_between=forever)]), memory=memory)
-    async with client.stream("hi", conversation_id="u1", limits=Limits(seconds=0.05)) as turn:
+    async with client.stream("hi", conversation_id="u1", limits=Limits(seconds=0.3)) as turn:
         seen = [event async for event in turn]
     assert seen == [TextDelta("a")]
     assert (turn.result.status, turn.result.limit) == ("limit", "seconds")
@@ -229,10 +229,10 @@ async def test_wall_clock_limit_delivers_no_more_than_is_stored() -> None:
     memory = InMemoryChatMemory()
     client = ChatClient(ScriptedModel([Reply(text=["a", "b", "c", "d"], wait_between=hold_after(3))]), memory=memory)
     seen: list[str] = []
-    async with client.stream("hi", conversation_id="u1", limits=Limits(seconds=0.05)) as turn:
+    async with client.stream("hi", conversation_id="u1", limits=Limits(seconds=0.3)) as turn:
         async for piece in turn.text:
             seen.append(piece)
-            await asyncio.sleep(0.1)  # slower than the limit: events wait in the buffer when it strikes
+            await asyncio.sleep(0.4)  # slower than the limit: events wait in the buffer when it strikes
     assert (turn.result.status, seen) == ("limit", ["a"])
     assert (await memory.get("u1"))[-1] == AssistantMessage("a", finish_reason="interrupted")
 
@@ -318,7 +318,7 @@ async def test_clean_up_of_a_stopped_tool_may_await(how: str, calls: int) -> Non
 
     memory = InMemoryChatMemory()
     model = ScriptedModel([[ToolCall(str(n), "hang", {"name": str(n)}) for n in range(calls)]])
-    limits = Limits(seconds=0.05) if how == "limit" else None
+    limits = Limits(seconds=0.3) if how == "limit" else None
     client = ChatClient(model, tools=[hang], memory=memory)
 
     async def read() -> None:
