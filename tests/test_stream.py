@@ -10,6 +10,7 @@ from agentcore import (
     ChatClient,
     Filter,
     InMemoryChatMemory,
+    InvokeResult,
     Limits,
     ProviderError,
     TextDelta,
@@ -18,10 +19,12 @@ from agentcore import (
     ToolMessage,
     ToolStarted,
     TurnEvent,
+    TurnRequest,
     UserMessage,
     check_history,
     tool,
 )
+from agentcore.filters.base import TurnCall
 from agentcore.testing import Reply, ScriptedModel
 
 pytestmark = pytest.mark.asyncio
@@ -225,14 +228,28 @@ async def test_wall_clock_limit_keeps_delivered_text() -> None:
     assert (await memory.get("u1"))[-1] == AssistantMessage("a", finish_reason="interrupted")
 
 
+class Ended(Filter):
+    """Tells when the turn is over."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def around_turn(self, request: TurnRequest, call_next: TurnCall) -> InvokeResult:
+        try:
+            return await call_next(request)
+        finally:
+            self.event.set()
+
+
 async def test_wall_clock_limit_delivers_no_more_than_is_stored() -> None:
-    memory = InMemoryChatMemory()
-    client = ChatClient(ScriptedModel([Reply(text=["a", "b", "c", "d"], wait_between=hold_after(3))]), memory=memory)
+    memory, ended = InMemoryChatMemory(), Ended()
+    model = ScriptedModel([Reply(text=["a", "b", "c", "d"], wait_between=hold_after(3))])
+    client = ChatClient(model, memory=memory, filters=[ended])
     seen: list[str] = []
     async with client.stream("hi", conversation_id="u1", limits=Limits(seconds=0.3)) as turn:
         async for piece in turn.text:
             seen.append(piece)
-            await asyncio.sleep(0.4)  # slower than the limit: events wait in the buffer when it strikes
+            await ended.event.wait()  # slower than the limit: events wait in the buffer when it strikes
     assert (turn.result.status, seen) == ("limit", ["a"])
     assert (await memory.get("u1"))[-1] == AssistantMessage("a", finish_reason="interrupted")
 
