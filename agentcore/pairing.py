@@ -1,5 +1,6 @@
 """Healing: any list of messages made into a history that every provider accepts, deterministically."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -65,6 +66,15 @@ class _Healing:
         self.messages = messages
         self.repairs: list[Repair] = []
         self.used: set[int] = set()  # indexes of results that have found their call
+        # Where each id is answered and called: looking for it would make a history of open calls cost n².
+        self.answers: dict[str, list[int]] = {}
+        self.calls: dict[str, list[int]] = {}
+        for index, message in enumerate(messages):
+            if isinstance(message, ToolMessage):
+                self.answers.setdefault(message.tool_call_id, []).append(index)
+            elif isinstance(message, AssistantMessage):
+                for call_id in {call.id for call in message.tool_calls}:
+                    self.calls.setdefault(call_id, []).append(index)
 
     def run(self, start: int) -> tuple[list[Message], list[Repair]]:
         healed = list(self.messages[:start])
@@ -102,13 +112,14 @@ class _Healing:
 
     def find_result(self, index: int, call_id: str) -> int | None:
         """The first unused result with this id, up to the next message that uses the id for a call of its own."""
-        for position in range(index + 1, len(self.messages)):
-            message = self.messages[position]
-            if isinstance(message, ToolMessage):
-                if message.tool_call_id == call_id and position not in self.used:
-                    return position
-            elif isinstance(message, AssistantMessage) and any(call.id == call_id for call in message.tool_calls):
+        answers, calls = self.answers.get(call_id, []), self.calls[call_id]
+        following = bisect_right(calls, index)
+        end = calls[following] if following < len(calls) else len(self.messages)
+        for position in answers[bisect_right(answers, index) :]:
+            if position >= end:
                 return None
+            if position not in self.used:
+                return position
         return None
 
     def with_ids(self, index: int, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:

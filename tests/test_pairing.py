@@ -87,3 +87,11 @@ def test_appending_leaves_the_healed_prefix(history: list[Message], text: str) -
     before, _ = heal(history)
     after, _ = heal([*history, UserMessage(text)])
     assert list(after[: len(before)]) == list(before)
+
+
+def test_history_of_open_calls_is_healed_in_one_pass() -> None:
+    history: list[Message] = [message for n in range(5000) for message in (calls(ToolCall(f"c{n}", "f")), U)]
+    healed, repairs = heal(history)
+    assert len(healed) == 15_000
+    assert len(repairs) == 5000
+    assert check_history(healed) == []
