@@ -45,12 +45,19 @@ class ToolContext(Mapping[str, Any]):
         return view
 
     def fold(self, writes: Iterable[Mapping[str, Any]], reducers: Mapping[str, Reducer]) -> "ToolContext":
-        """A new context with `writes` folded in, in the order given; without a reducer the last writer wins."""
+        """A new context with `writes` folded in, in the order given; without a reducer the last writer wins.
+
+        A reducer's own error comes out as it is, with a note that names the slot.
+        """
         values = dict(self._values)
         for write in writes:
             for key, value in write.items():
                 reduce = reducers.get(key)
-                values[key] = value if reduce is None else reduce(values.get(key), value)
+                try:
+                    values[key] = value if reduce is None else reduce(values.get(key), value)
+                except Exception as error:
+                    error.add_note(f"in the reducer of the tool context's slot {key!r}")
+                    raise
         return ToolContext(values, turn_id=self.turn_id)
 
     def __getitem__(self, key: str) -> Any:

@@ -3,6 +3,8 @@
 import operator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentcore.context import ToolContext
 
@@ -43,3 +45,26 @@ def test_view_of_a_call_shares_the_snapshot() -> None:
     view = context.for_call("c1")
     assert (view.call_key, dict(view)) == ("t:c1", {"a": 1})
     assert context.call_id == ""
+
+
+def test_failing_reducer_names_its_slot() -> None:
+    with pytest.raises(TypeError) as caught:
+        ToolContext({"n": "x"}).fold([{"n": 1}], {"n": operator.add})
+    assert caught.value.__notes__ == ["in the reducer of the tool context's slot 'n'"]
+
+
+def test_call_key_is_the_same_whenever_it_is_asked_for() -> None:
+    context = ToolContext({}, turn_id="t")
+    assert context.for_call("c").call_key == context.for_call("c").call_key == "t:c"
+    assert context.for_call("c").call_key != context.for_call("d").call_key
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abc"), st.integers())),
+    st.dictionaries(st.sampled_from("abc"), st.integers()),
+)
+def test_folding_is_one_update_after_another(writes: list[dict[str, int]], start: dict[str, int]) -> None:
+    expected = dict(start)
+    for write in writes:
+        expected.update(write)
+    assert dict(ToolContext(start).fold(writes, {})) == expected

@@ -1,24 +1,27 @@
 """One batch of tool calls: run together, answered in call order, each failure an answer of its own."""
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias, cast
 
-import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agentcore.context import ToolContext
-from agentcore.messages import Content, ToolCall, ToolMessage
-from agentcore.tools.errors import ToolError, TransientToolError
+from agentcore.events import ToolFinished, ToolStarted
+from agentcore.messages import ToolCall, ToolMessage
+from agentcore.tools.errors import describe
+from agentcore.tools.execution import ToolExecution
 from agentcore.tools.request import ToolRequest
 from agentcore.tools.results import ToolResult, UnpresentableResultError, readable, render, shorten
-from agentcore.tools.tool import ArgumentError, Tool
+from agentcore.tools.tool import ArgumentError
+from agentcore.turn import EventSink
 
 ToolRun: TypeAlias = Callable[[ToolRequest], Awaitable[ToolMessage]]
 
 _MAX_QUOTED = 500
+_CANCELLED_INSIDE = "CancelledError: something inside the tool cancelled it."
 
 
 class BatchResult(Struct, frozen=True):
@@ -40,45 +43,66 @@ async def run_together(
     run: ToolRun,
     finished: MutableMapping[str, ToolMessage],
     max_concurrency: int | None,
-) -> None:
-    """Run the calls at once, serial ones one after another; `finished` gets each answer as it comes.
+    sink: EventSink | None = None,
+) -> tuple[ToolMessage, ...]:
+    """Run the calls at once, serial ones one after another; the answers in call order.
 
-    A cancellation stops all of them and waits for their clean-up; it comes out as it is, never in a group.
+    `finished` gets each answer as it comes, before anybody hears of it. A cancellation stops all calls and waits for
+    their clean-up; it comes out as it is, never in a group.
     """
+    places = asyncio.Semaphore(max_concurrency) if max_concurrency else None
 
-    async def one(request: ToolRequest) -> None:
-        try:
-            message = await run(request)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            message = failure(request.call, describe(error))
-        except Exception as error:  # noqa: BLE001 - a filter's failure is the answer to this call, not the batch's end
-            message = failure(request.call, describe(error))
-        finished[request.call.id] = message
-
-    async def in_order(serial: Sequence[ToolRequest]) -> None:
-        for request in serial:
-            await one(request)
-
-    places = asyncio.Semaphore(max_concurrency or len(requests) or 1)
-
-    async def in_place(request: ToolRequest) -> None:
+    async def one(request: ToolRequest) -> ToolMessage:
+        if places is None:
+            return await started(request)
         async with places:
-            await one(request)
+            return await started(request)
 
+    async def started(request: ToolRequest) -> ToolMessage:
+        if sink is not None:
+            await sink.send((ToolStarted(request.call),))
+        message = await _answer(request, run)
+        finished[request.call.id] = message
+        if sink is not None:
+            await sink.send((ToolFinished(message),))
+        return message
+
+    async def in_order(serial: Sequence[ToolRequest]) -> list[ToolMessage]:
+        return [await one(request) for request in serial]
+
+    serial = [request for request in requests if request.tool is not None and request.tool.serial]
     try:
         # asyncio's group, not anyio's: it cancels a tool once, so that the tool's clean-up may await.
         async with asyncio.TaskGroup() as group:
-            for request in requests:
-                if request.tool is None or not request.tool.serial:
-                    group.create_task(in_place(request) if max_concurrency else one(request))
-            serial = [request for request in requests if request.tool is not None and request.tool.serial]
-            if serial:
-                group.create_task(in_order(serial))
+            tasks = [
+                None if request.tool is not None and request.tool.serial else group.create_task(one(request))
+                for request in requests
+            ]
+            rest = group.create_task(in_order(serial)) if serial else None
     except BaseExceptionGroup as error:
         # Tools' own errors are answers by now: what is left is something that is not to be caught.
         raise error.exceptions[0] from None
+    in_turn = iter(rest.result() if rest is not None else ())
+    return tuple([next(in_turn) if task is None else task.result() for task in tasks])
+
+
+async def _answer(request: ToolRequest, run: ToolRun) -> ToolMessage:
+    """The answer to one call, whatever the filters around it do."""
+    call = request.call
+    try:
+        message = await run(request)
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        return failure(call, _CANCELLED_INSIDE)
+    except Exception as error:  # noqa: BLE001 - a filter's failure is the answer to this call, not the batch's end
+        return failure(call, describe(error))
+    # What a filter gives back is only as typed as its author likes.
+    if not isinstance(cast("object", message), ToolMessage):
+        return failure(call, f"A tool filter answered with {type(message).__name__} instead of a ToolMessage.")
+    if message.tool_call_id != call.id:
+        return replace(message, tool_call_id=call.id)
+    return message
 
 
 def _is_cancelled() -> bool:
@@ -93,6 +117,7 @@ async def run_call(
     threads: CapacityLimiter,
     default_timeout: float | None,
     max_result_chars: int | None,
+    sleep: Callable[[float], Awaitable[object]],
 ) -> ToolMessage:
     """The inside of the tool onion: check the arguments, run the function, make its result or its failure an answer."""
     call, tool = request.call, request.tool
@@ -102,83 +127,38 @@ async def run_call(
         return failure(
             call,
             f"The arguments of {call.name} were not run: a JSON object was expected, but this came: "
-            f"{call.raw_arguments[:_MAX_QUOTED] or '(nothing)'}",
+            f"{_quoted(call.raw_arguments) or '(nothing)'}",
         )
     try:
         bound = tool.bind(call.args, request.context)
     except ArgumentError as error:
-        return failure(call, str(error))
-    timeout = tool.timeout if tool.timeout is not None else default_timeout
+        return failure(call, str(error), max_result_chars)
     try:
-        value = await _within(timeout, tool, bound, threads)
-    except _ToolTimeoutError as error:
-        return failure(call, str(error))
-    except asyncio.CancelledError as error:
+        value = await ToolExecution(tool, bound, threads, sleep).within(
+            tool.timeout if tool.timeout is not None else default_timeout
+        )
+    except asyncio.CancelledError:
         if _is_cancelled():
             raise
-        return failure(call, describe(error))
+        return failure(call, _CANCELLED_INSIDE)
     except Exception as error:  # noqa: BLE001 - errors are data: the model is told
-        return failure(call, describe(error))
-    writes = None
+        return failure(call, describe(error), max_result_chars)
+    writes: Any = None
     if isinstance(value, ToolResult):
         writes, value = value.writes, value.value
+    if writes is not None and not isinstance(writes, Mapping):
+        return failure(call, f"the tool ran, but its writes are a {type(writes).__name__}, not a mapping")
     try:
-        content: Content = shorten(render(value), max_result_chars)
+        content = shorten(render(value), max_result_chars)
     except UnpresentableResultError as error:
-        return failure(call, str(error))
-    return ToolMessage(call.id, call.name, content, writes=dict(writes) if writes else None)
+        return failure(call, str(error), max_result_chars)
+    return ToolMessage(call.id, call.name, content, writes=dict(cast("Mapping[str, Any]", writes)) if writes else None)
 
 
-def failure(call: ToolCall, text: str) -> ToolMessage:
+def failure(call: ToolCall, text: str, max_chars: int | None = None) -> ToolMessage:
     """The answer to a call that failed."""
-    return ToolMessage(call.id, call.name, readable(text), is_error=True)
+    return ToolMessage(call.id, call.name, shorten(readable(text), max_chars), is_error=True)
 
 
-def describe(error: BaseException) -> str:
-    """An exception in words, never empty: its name, its text, and what caused it."""
-    if isinstance(error, ToolError):
-        return str(error) or type(error).__name__
-    text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    cause = error.__cause__
-    return f"{text} (caused by {describe(cause)})" if cause is not None else text
-
-
-class _ToolTimeoutError(Exception):
-    pass
-
-
-async def _within(
-    timeout: float | None,  # noqa: ASYNC109 - a declared property of the tool
-    tool: Tool,
-    bound: Callable[[], Any],
-    threads: CapacityLimiter,
-) -> Any:
-    if timeout is None:
-        return await _attempts(tool, bound, threads)
-    scope = asyncio.timeout(timeout)
-    try:
-        async with scope:
-            return await _attempts(tool, bound, threads)
-    except TimeoutError:
-        if not scope.expired():
-            raise  # the tool's own
-    text = f"{tool.name} timed out after {timeout:g} s."
-    if not tool.is_async:
-        text += " It could not be stopped and was abandoned: it may still take effect."
-    raise _ToolTimeoutError(text)
-
-
-async def _attempts(tool: Tool, bound: Callable[[], Any], threads: CapacityLimiter) -> Any:
-    for attempt in range(tool.retry):
-        try:
-            return await _run(tool, bound, threads)
-        except TransientToolError:
-            await anyio.sleep(min(0.1 * 2**attempt, 5.0))
-    return await _run(tool, bound, threads)
-
-
-async def _run(tool: Tool, bound: Callable[[], Any], threads: CapacityLimiter) -> Any:
-    if tool.is_async:
-        return await bound()
-    value = await to_thread.run_sync(bound, abandon_on_cancel=True, limiter=threads)
-    return await value if inspect.isawaitable(value) else value
+def _quoted(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}… ({len(text)} characters)"

@@ -1,6 +1,12 @@
-"""Errors a tool may raise to say what kind of failure it was."""
+"""Errors a tool may raise to say what kind of failure it was, and what a model is told of any error."""
+
+from collections.abc import Iterator
+from typing import cast
 
 from agentcore.errors import AgentCoreError
+
+_MAX_CAUSES = 5
+_MAX_GROUP = 5
 
 
 class ToolError(AgentCoreError):
@@ -11,3 +17,37 @@ class TransientToolError(ToolError):
     """A failure that may pass: a tool declared with `retry=` is tried again."""
 
     retryable = True
+
+
+def describe(error: BaseException) -> str:
+    """An exception in words, never empty: its name, its text, and what caused it; of a group, what is in it."""
+    words = _words(error)
+    cause, causes = error.__cause__, 0
+    while cause is not None and causes < _MAX_CAUSES and not isinstance(error, ToolError):
+        words += f" (caused by {_words(cause)}"
+        cause, causes = cause.__cause__, causes + 1
+    return words + ")" * causes
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        inside = list(_leaves(cast("BaseExceptionGroup[BaseException]", error)))
+        words = "; ".join([describe(one) for one in inside[:_MAX_GROUP]])
+        if len(inside) == 1:
+            return words
+        return f"{len(inside)} errors: {words}{'; …' if len(inside) > _MAX_GROUP else ''}"
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - a text that cannot be made is no reason to lose the rest
+        text = f"(its text cannot be read: {type(broken).__name__})"
+    if isinstance(error, ToolError):
+        return text or type(error).__name__
+    return f"{type(error).__name__}: {text}" if text.strip() else type(error).__name__
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _leaves(cast("BaseExceptionGroup[BaseException]", one))
+        else:
+            yield one

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from agentcore.messages import AudioPart, Content, FilePart, ImagePart, TextPart
+from agentcore.messages import AudioPart, Content, FilePart, ImagePart, Part, TextPart
 from agentcore.schema import json_default
 
 MAX_INLINE_BYTES = 64 * 1024
@@ -41,19 +41,16 @@ def render(value: Any) -> Content:
     """
     if isinstance(value, str):
         return readable(str.__str__(value))
-    if isinstance(value, bool | int) or value is None:
-        return msgspec.json.encode(value).decode()
     if isinstance(value, float):
-        return _number(value)
+        return _number(float(value))
     if isinstance(value, bytes | bytearray | memoryview):
         return _binary(bytes(cast("bytes", value)))
     if isinstance(value, _PARTS):
-        return (value,)
+        return (_part(value),)
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
-        parts = [item for item in items if isinstance(item, _PARTS)]
-        if parts and len(parts) == len(items):
-            return tuple(parts)
+        if any(isinstance(item, _PARTS) for item in items) and all(isinstance(item, (*_PARTS, str)) for item in items):
+            return tuple([_part(cast("Part | str", item)) for item in items])
     encoded = _json(cast("object", value))
     text = encoded.decode()
     # A date, a decimal, a UUID, an enum of text: plain text reads better than a quoted string.
@@ -62,13 +59,20 @@ def render(value: Any) -> Content:
 
 def _json(value: object) -> bytes:
     try:
-        return msgspec.json.encode(value, enc_hook=json_default)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_readable_values(value), enc_hook=json_default)
-    except (TypeError, NotImplementedError, ValueError, RecursionError) as error:
+        try:
+            return msgspec.json.encode(value, enc_hook=json_default)
+        except UnicodeEncodeError:
+            return msgspec.json.encode(_readable_values(value), enc_hook=json_default)
+    except Exception as error:  # properties and serializers of the value run here
         raise UnpresentableResultError(
             f"the tool ran, but its result of type {type(value).__name__} has no JSON form ({error})"
         ) from error
+
+
+def _part(item: Part | str) -> Part:
+    if isinstance(item, str):
+        return TextPart(readable(str.__str__(item)))
+    return TextPart(readable(item.text)) if isinstance(item, TextPart) else item
 
 
 def readable(text: str) -> str:
@@ -82,12 +86,19 @@ def readable(text: str) -> str:
 
 def shorten(content: Content, max_chars: int | None) -> Content:
     """The content with text beyond `max_chars` cut out of its middle, and a mark that says so."""
-    if max_chars is None or not isinstance(content, str) or len(content) <= max_chars:
+    if max_chars is None:
         return content
+    if isinstance(content, str):
+        return _cut(content, max_chars)
+    return tuple([TextPart(_cut(part.text, max_chars)) if isinstance(part, TextPart) else part for part in content])
+
+
+def _cut(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
     head = max_chars * 2 // 3
     tail = max_chars - head
-    cut = len(content) - max_chars
-    return f"{content[:head]}\n[… {cut} of {len(content)} characters cut …]\n{content[len(content) - tail :]}"
+    return f"{text[:head]}\n[… {len(text) - max_chars} of {len(text)} characters cut …]\n{text[len(text) - tail :]}"
 
 
 def _number(value: float) -> str:

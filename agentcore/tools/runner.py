@@ -1,13 +1,14 @@
 """ToolRunner: a client's way to run batches, with its filters, reducers, threads and bounds."""
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 
+import anyio
 from anyio import CapacityLimiter
 
 from agentcore.chat import ToolSchema
 from agentcore.context import Reducer, ToolContext
-from agentcore.events import ToolFinished, ToolStarted
+from agentcore.errors import ConfigurationError
 from agentcore.messages import ToolCall, ToolMessage
 from agentcore.tools.batch import BatchResult, ToolRun, run_call, run_together
 from agentcore.tools.request import ToolRequest
@@ -25,6 +26,10 @@ class ToolRunner:
         max_concurrency: calls of one batch that run at once.
         max_result_chars: longest result shown to the model.
         threads: worker threads for sync tools.
+        sleep: waits between the attempts at a tool with `retry`.
+
+    Raises:
+        ConfigurationError: no call could ever run.
     """
 
     def __init__(
@@ -36,13 +41,19 @@ class ToolRunner:
         max_concurrency: int | None,
         max_result_chars: int | None,
         threads: CapacityLimiter,
+        sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
     ) -> None:
+        if max_concurrency is not None and max_concurrency < 1:
+            raise ConfigurationError(
+                f"{max_concurrency} tools at once is none at all; give at least 1, or None for all"
+            )
         self._compose = compose
         self._reducers = reducers
         self._timeout = timeout
         self._max_concurrency = max_concurrency
         self._max_result_chars = max_result_chars
         self._threads = threads
+        self._sleep = sleep
 
     async def run_batch(
         self,
@@ -61,28 +72,18 @@ class ToolRunner:
                 threads=self._threads,
                 default_timeout=self._timeout,
                 max_result_chars=self._max_result_chars,
+                sleep=self._sleep,
             )
         )
-        if turn is not None and turn.sink is not None:
-            run = _announced(run, turn)
         requests = [ToolRequest(call, known.get(call.name), context.for_call(call.id), turn) for call in calls]
-        await run_together(requests, run, finished, self._max_concurrency)
-        messages = tuple([finished[call.id] for call in calls])
+        sink = turn.sink if turn is not None else None
+        messages = await run_together(requests, run, finished, self._max_concurrency, sink)
+        failed = any(message.is_error for message in messages)
         writes = [message.writes for message in messages if message.writes and not message.is_error]
-        direct = all(request.tool is not None and request.tool.return_direct for request in requests)
         return BatchResult(
             messages,
             context.fold(writes, self._reducers) if writes else context,
-            direct and not any(message.is_error for message in messages),
+            return_direct=bool(requests)
+            and not failed
+            and all(request.tool is not None and request.tool.return_direct for request in requests),
         )
-
-
-def _announced(run: ToolRun, turn: Turn) -> ToolRun:
-    async def announce(request: ToolRequest) -> ToolMessage:
-        assert turn.sink is not None
-        await turn.sink.send((ToolStarted(request.call),))
-        message = await run(request)
-        await turn.sink.send((ToolFinished(message),))
-        return message
-
-    return announce

@@ -3,13 +3,15 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, cast, get_args, get_origin, get_type_hints, overload
+from typing import Any, TypeAlias, cast, overload
 
 import msgspec
 
 from agentcore.context import ToolContext
 from agentcore.errors import ConfigurationError
-from agentcore.schema import convert_value, describe_error, inline_references, schema_of
+from agentcore.pydantic_types import unwrapped
+from agentcore.schema import convert_value, describe_error
+from agentcore.tools.signature import Signature, in_words
 
 ToolSource: TypeAlias = "Tool | Callable[..., Any]"
 """A tool, or a plain function that becomes one."""
@@ -45,21 +47,27 @@ class Tool:
         local_names: Mapping[str, Any] | None = None,
     ) -> None:
         target = _annotated_function(function)
+        own_name = getattr(target, "__name__", "__call__")
         self.__wrapped__ = function
         self.__name__ = self.name = name or (
-            target.__name__ if target.__name__ != "__call__" else type(_unwrapped(function)).__name__
+            own_name if own_name != "__call__" else type(_unwrapped(function)).__name__
         )
         if name is not None and not name.strip():
             raise ConfigurationError("a tool's name is empty")
-        summary, of_parameters = _documentation(inspect.getdoc(target) or "")
+        if timeout is not None and not timeout > 0:
+            raise ConfigurationError(f"tool {self.name!r}: timeout={timeout!r} leaves no time; give seconds, or None")
+        if retry < 0:
+            raise ConfigurationError(f"tool {self.name!r}: retry={retry!r} is not a number of further attempts")
+        summary, of_parameters = _documentation(_docstring(function, target))
         self.description = description if description is not None else summary
         self.timeout, self.retry, self.serial, self.return_direct = timeout, retry, serial, return_direct
         self.is_async = _is_async(function)
-        signature = _Signature(function, target, self.name, local_names)
-        self._context_parameter = signature.context_parameter
+        signature = Signature(function, target, self.name, local_names or {})
+        self._contexts = tuple(signature.contexts)
         self._positional = tuple(signature.positional)
-        self._type = signature.struct()
-        self.parameters = signature.schema(self._type, of_parameters)
+        self._nullable_away = tuple(signature.nullable_away)
+        self._arguments = signature.arguments
+        self.parameters = signature.schema(of_parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__wrapped__(*args, **kwargs)
@@ -73,36 +81,29 @@ class Tool:
         Raises:
             ArgumentError: they do not fit; the text says which, how, and what is allowed.
         """
+        # A copy all the way down: what a tool does to its arguments is no change of the history they come from.
+        given = {name: _copy(value) for name, value in args.items()}
+        for name in self._nullable_away:
+            if name in given and given[name] is None:
+                del given[name]
         try:
-            values = convert_value(args, self._type)
+            values = convert_value(given, self._arguments)
         except msgspec.ValidationError as error:
+            problem = describe_error(error)
+            if problem.startswith(("Expected `array", "Expected `object")) and "got `str`" in problem:
+                problem += " (give the value itself, not a text of it)"
             raise ArgumentError(
-                f"Invalid arguments for {self.name}: {describe_error(error)}. Its parameters are: {self._shape()}."
+                f"Invalid arguments for {self.name}: {problem}. Its parameters are: {in_words(self.parameters)}."
             ) from error
-        given = {
+        named = {
             name: value
-            for name in self._type.__struct_fields__
-            if (value := getattr(values, name)) is not msgspec.UNSET
+            for name in self._arguments.__struct_fields__
+            if (value := unwrapped(values, name)) is not msgspec.UNSET
         }
-        if self._context_parameter is not None:
-            given[self._context_parameter] = context
-        positional: list[Any] = []
-        for name in self._positional:
-            if name not in given:
-                break
-            positional.append(given.pop(name))
-        return functools.partial(self.__wrapped__, *positional, **given)
-
-    def _shape(self) -> str:
-        properties = cast("dict[str, dict[str, Any]]", self.parameters.get("properties", {}))
-        required = set(cast("list[str]", self.parameters.get("required", [])))
-        return (
-            ", ".join(
-                f"{name} ({schema.get('type', 'any')}{', required' if name in required else ''})"
-                for name, schema in properties.items()
-            )
-            or "none"
-        )
+        for name in self._contexts:
+            named[name] = context
+        positional = [named.pop(name, default) for name, default in self._positional]
+        return functools.partial(self.__wrapped__, *positional, **named)
 
 
 @overload
@@ -145,9 +146,11 @@ def tool(
     Raises:
         ConfigurationError: a parameter without annotation, `*args`/`**kwargs`, a type without JSON form.
     """
-    frame = inspect.currentframe()
     # String annotations may name types of the scope the function is defined in.
-    local_names = dict(frame.f_back.f_locals) if frame is not None and frame.f_back is not None else {}
+    frame = inspect.currentframe()
+    caller = frame.f_back if frame is not None else None
+    local_names = dict(caller.f_locals) if caller is not None else {}
+    del frame, caller  # a frame that knows itself is garbage only the collector finds
 
     def make(function: Callable[..., Any]) -> Tool:
         return Tool(
@@ -181,78 +184,12 @@ def tools_by_name(tools: Sequence[ToolSource]) -> dict[str, Tool]:
     return named
 
 
-class _Signature:
-    """A function's parameters as a tool needs them."""
-
-    def __init__(
-        self, function: Callable[..., Any], target: Callable[..., Any], name: str, local_names: Mapping[str, Any] | None
-    ) -> None:
-        self.name = name
-        self.context_parameter: str | None = None
-        self.positional: list[str] = []
-        self.fields: list[tuple[str, Any, Any]] = []  # name, type, default
-        self.notes: dict[str, str] = {}
-        try:
-            hints = get_type_hints(target, localns=dict(local_names or {}), include_extras=True)
-        except NameError as error:
-            raise ConfigurationError(f"tool {name!r}: an annotation cannot be resolved: {error}") from error
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise ConfigurationError(
-                    f"tool {name!r}: parameter *{parameter.name} has no schema; name the parameters one by one"
-                )
-            if parameter.name not in hints:
-                raise ConfigurationError(
-                    f"tool {name!r}: parameter {parameter.name!r} has no annotation; the model needs its type"
-                )
-            self._take(parameter, hints[parameter.name])
-
-    def _take(self, parameter: inspect.Parameter, hint: Any) -> None:
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            self.positional.append(parameter.name)
-        if ToolContext in (hint, *get_args(hint)):
-            self.context_parameter = parameter.name
-            return
-        if get_origin(hint) is Annotated:  # Annotated[int, "how many"]: the text describes the parameter
-            notes = [note for note in get_args(hint)[1:] if isinstance(note, str)]
-            if notes:
-                self.notes[parameter.name] = notes[0]
-        self.fields.append((parameter.name, hint, parameter.default))
-
-    def struct(self) -> type[msgspec.Struct]:
-        fields: list[Any] = [
-            (name, hint) if default is inspect.Parameter.empty else (name, hint | msgspec.UnsetType, msgspec.UNSET)
-            for name, hint, default in self.fields
-        ]
-        try:
-            made = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-            convert_probe(made)
-        except (TypeError, NotImplementedError) as error:
-            raise ConfigurationError(f"tool {self.name!r}: {error}") from error
-        return made
-
-    def schema(self, type_: type[msgspec.Struct], descriptions: Mapping[str, str]) -> dict[str, Any]:
-        try:
-            schema = inline_references(schema_of(type_))
-        except (TypeError, NotImplementedError) as error:
-            raise ConfigurationError(f"tool {self.name!r}: {error}") from error
-        schema.pop("title", None)
-        properties = cast("dict[str, dict[str, Any]]", schema.setdefault("properties", {}))
-        for name, _, default in self.fields:
-            described = self.notes.get(name) or descriptions.get(name)
-            if described and "description" not in properties[name]:
-                properties[name]["description"] = described
-            if default is not inspect.Parameter.empty and isinstance(default, str | int | float | bool):
-                properties[name]["default"] = default
-        return schema
-
-
-def convert_probe(type_: type[msgspec.Struct]) -> None:
-    """Have msgspec look at the type now, so that a type it cannot handle is reported where the tool is made."""
-    try:
-        convert_value({"": None}, type_)
-    except msgspec.ValidationError:
-        return
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def _annotated_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,9 +197,24 @@ def _annotated_function(function: Callable[..., Any]) -> Callable[..., Any]:
     function = _unwrapped(function)
     if isinstance(function, Tool):
         raise ConfigurationError(f"{function!r} is a tool already")
-    if inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function):
+    if isinstance(function, type):
+        raise ConfigurationError(f"{function.__name__!r} is a class; a tool is a function, a method or an object")
+    if not callable(function):
+        raise ConfigurationError(
+            f"{function!r} cannot be called; put @tool below @classmethod, or make the tool of the bound method"
+        )
+    if inspect.ismethod(function):
+        return inspect.unwrap(function.__func__)
+    if inspect.isroutine(function):
         return inspect.unwrap(function)
-    return type(function).__call__
+    return inspect.unwrap(type(function).__call__)
+
+
+def _docstring(function: Callable[..., Any], target: Callable[..., Any]) -> str:
+    owner = type(_unwrapped(function))
+    if target.__doc__ is None and "__call__" in vars(owner):  # an object: its class says what it does
+        return inspect.cleandoc(owner.__doc__ or "")
+    return inspect.getdoc(target) or ""
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:

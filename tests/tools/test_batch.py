@@ -5,17 +5,20 @@ import contextvars
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import permutations
 from typing import Any
 
 import anyio
 import hypothesis.strategies as st
 import pytest
+from anyio import CapacityLimiter
 from hypothesis import given, settings
 
 from agentcore import (
     ChatClient,
     Filter,
+    InMemoryChatMemory,
     Limits,
     ToolCall,
     ToolContext,
@@ -24,9 +27,13 @@ from agentcore import (
     ToolRequest,
     ToolResult,
     TransientToolError,
+    check_history,
     tool,
 )
+from agentcore.errors import ConfigurationError
+from agentcore.events import ToolFinished, ToolStarted
 from agentcore.testing import ScriptedModel
+from agentcore.tools.runner import ToolRunner
 from agentcore.tools.tool import Tool, ToolSource
 
 pytestmark = pytest.mark.asyncio
@@ -57,8 +64,9 @@ async def now() -> str:
         (ToolError("plain words"), "plain words"),
         (ToolError(), "ToolError"),
         (RuntimeError("\ud83d"), "RuntimeError: \ufffd"),
-        (asyncio.CancelledError(), "CancelledError"),
-        (ExceptionGroup("many", [ValueError("x")]), "ExceptionGroup: many"),
+        (asyncio.CancelledError(), "CancelledError: something inside the tool cancelled it."),
+        (asyncio.InvalidStateError(), "InvalidStateError"),
+        (ExceptionGroup("many", [ValueError("x")]), "ValueError: x"),
     ],
     ids=repr,
 )
@@ -241,30 +249,42 @@ async def test_context_variables_reach_async_and_sync_tools() -> None:
     assert [m.content for m in batch.messages] == ["acme", "acme"]
 
 
-async def test_transient_failure_is_tried_again_only_when_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_transient_failure_is_tried_again_only_when_declared() -> None:
+    keys: list[str] = []
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("agentcore.tools.batch.anyio.sleep", sleep)
-    attempts = 0
-
-    async def flaky() -> str:
+    async def flaky(context: ToolContext) -> str:
         """Fail twice."""
-        nonlocal attempts
-        attempts += 1
-        if attempts < 3:
+        keys.append(context.call_key)
+        if len(keys) < 3:
             raise TransientToolError("try later")
         return "ok"
 
-    assert (await one(Tool(flaky, retry=2))).content == "ok"
-    assert waits == [0.1, 0.2]
-    attempts = 0
-    assert (await one(Tool(flaky, retry=1))).content == "try later"
-    attempts = 0
-    assert (await one(flaky)).is_error
-    assert attempts == 1
+    async def attempt(retry: int) -> ToolMessage:
+        keys.clear()
+        runner = ToolRunner(
+            compose=lambda run: run,
+            reducers={},
+            timeout=None,
+            max_concurrency=None,
+            max_result_chars=None,
+            threads=CapacityLimiter(1),
+            sleep=sleep,
+        )
+        one = Tool(flaky, retry=retry)
+        return (
+            await runner.run_batch([ToolCall("c1", "flaky")], [one], ToolContext({}, turn_id="t"), None, {})
+        ).messages[0]
+
+    assert (await attempt(2)).content == "ok"
+    assert (keys, waits) == (["t:c1"] * 3, [0.1, 0.2])
+    assert await attempt(1) == ToolMessage("c1", "flaky", "try later", is_error=True)
+    assert len(keys) == 2
+    assert (await attempt(0)).is_error
+    assert len(keys) == 1
 
 
 async def test_serial_tools_run_one_after_another() -> None:
@@ -440,3 +460,223 @@ async def test_unpresentable_result_says_that_the_tool_ran() -> None:
 
 async def test_no_calls_is_an_empty_batch() -> None:
     assert (await run([])).messages == ()
+
+
+class Around(Filter):
+    def __init__(self, answer: Callable[[ToolRequest, ToolMessage], Any]) -> None:
+        self.answer = answer
+
+    async def around_tool(self, request: ToolRequest, call_next: Callable[..., Awaitable[ToolMessage]]) -> ToolMessage:
+        return self.answer(request, await call_next(request))
+
+
+@pytest.mark.parametrize("odd", [None, "text", ToolResult("x")], ids=lambda odd: type(odd).__name__)
+async def test_filter_that_answers_with_something_else_is_an_error_of_its_call(odd: Any) -> None:
+    swap = Around(lambda request, message: odd if request.call.id == "2" else message)
+    batch = await run([ToolCall("1", "now"), ToolCall("2", "now")], now, filters=[swap])
+    assert [m.is_error for m in batch.messages] == [False, True]
+    assert type(odd).__name__ in batch.messages[1].content
+    assert batch.messages[1].tool_call_id == "2"
+
+
+async def test_answer_of_a_filter_belongs_to_its_call_whatever_id_it_bears() -> None:
+    made = Around(lambda request, message: ToolMessage("", "now", "cached"))
+    batch = await run([ToolCall("1", "now"), ToolCall("2", "now")], now, filters=[made])
+    assert [(m.tool_call_id, m.content) for m in batch.messages] == [("1", "cached"), ("2", "cached")]
+
+
+async def test_cancellation_that_a_filter_lets_out_is_the_answer_to_its_call() -> None:
+    def cancel(request: ToolRequest, message: ToolMessage) -> ToolMessage:
+        raise asyncio.CancelledError
+
+    batch = await run([ToolCall("1", "now")], now, filters=[Around(cancel)])
+    assert (batch.messages[0].is_error, batch.messages[0].tool_call_id) == (True, "1")
+    assert "cancelled" in batch.messages[0].content
+
+
+async def test_filter_sees_a_failure_as_an_answer() -> None:
+    seen: list[bool] = []
+
+    async def boom() -> None:
+        """Fail."""
+        raise ValueError("x")
+
+    def look(request: ToolRequest, message: ToolMessage) -> ToolMessage:
+        seen.append(message.is_error)
+        return message
+
+    await run(
+        [ToolCall("1", "boom"), ToolCall("2", "nowhere"), ToolCall("3", "now")], boom, now, filters=[Around(look)]
+    )
+    assert seen == [True, True, False]
+
+
+async def test_every_started_tool_of_a_stream_finishes_also_when_a_filter_fails() -> None:
+    def broken(request: ToolRequest, message: ToolMessage) -> ToolMessage:
+        raise ValueError("filter is broken")
+
+    model = ScriptedModel([[ToolCall("1", "now"), ToolCall("2", "now")], "done"])
+    events: list[tuple[str, str]] = []
+    async with ChatClient(model, tools=[now], filters=[Around(broken)]).stream("go") as turn:
+        async for event in turn:
+            if isinstance(event, ToolStarted):
+                events.append(("started", event.call.id))
+            elif isinstance(event, ToolFinished):
+                assert "filter is broken" in event.message.content
+                events.append(("finished", event.message.tool_call_id))
+    assert sorted(events) == [("finished", "1"), ("finished", "2"), ("started", "1"), ("started", "2")]
+
+
+async def test_calls_that_share_an_id_keep_their_own_answers() -> None:
+    async def echo(text: str) -> str:
+        """Echo."""
+        return text
+
+    batch = await run([ToolCall("1", "echo", {"text": "a"}), ToolCall("1", "echo", {"text": "b"})], echo)
+    assert [m.content for m in batch.messages] == ["a", "b"]
+
+
+async def test_serial_tools_count_among_those_that_run_at_once() -> None:
+    running, most = 0, 0
+
+    async def count() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    free, serial = Tool(count, name="free"), Tool(count, name="serial", serial=True)
+    calls = [ToolCall(str(n), "serial" if n % 2 else "free") for n in range(8)]
+    batch = await run(calls, free, serial, max_concurrent_tools=1)
+    assert most == 1
+    assert [m.tool_call_id for m in batch.messages] == [str(n) for n in range(8)]
+
+
+@pytest.mark.parametrize("bound", [0, -1])
+async def test_bound_that_lets_nothing_run_is_refused(bound: int) -> None:
+    with pytest.raises(ConfigurationError, match="none at all"):
+        ChatClient(ScriptedModel([]), max_concurrent_tools=bound)
+
+
+async def test_writes_that_are_no_mapping_are_an_error() -> None:
+    async def put() -> ToolResult:
+        """Put."""
+        return ToolResult("ok", writes=[("x", 1)])  # type: ignore[arg-type]
+
+    message = await one(put)
+    assert message.is_error
+    assert "writes are a list, not a mapping" in message.content
+
+
+async def test_result_that_cannot_be_shown_writes_nothing() -> None:
+    async def put() -> ToolResult:
+        """Put."""
+        return ToolResult(object(), writes={"x": 1})
+
+    batch = await run([ToolCall("1", "put")], put)
+    assert batch.messages[0].is_error
+    assert "x" not in batch.tool_context
+
+
+async def test_timed_out_tool_writes_nothing_even_if_it_answers() -> None:
+    @tool(timeout=0.01)
+    async def stubborn() -> ToolResult:
+        """Answer the cancellation."""
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return ToolResult("late", writes={"x": 1})
+
+    batch = await run([ToolCall("1", "stubborn")], stubborn)
+    assert "timed out" in batch.messages[0].content
+    assert "x" not in batch.tool_context
+
+
+async def test_long_failure_is_cut_with_a_mark() -> None:
+    async def boom() -> None:
+        """Fail."""
+        raise ValueError("x" * 1000)
+
+    content = (await one(boom, max_result_chars=100)).content
+    assert "characters cut" in content
+    assert len(content) < 200
+
+
+async def test_long_unreadable_arguments_are_quoted_in_part() -> None:
+    batch = await run([ToolCall("1", "now", {}, raw_arguments="{" * 2000)], now)
+    assert "(2000 characters)" in batch.messages[0].content
+    assert len(batch.messages[0].content) < 700
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_context_variable_a_tool_sets_stays_its_own(kind: str) -> None:
+    async def set_async() -> None:
+        TENANT.set("changed")
+
+    def set_sync() -> None:
+        TENANT.set("changed")
+
+    TENANT.set("acme")
+    await one(set_async if kind == "async" else set_sync)
+    assert TENANT.get() == "acme"
+
+
+async def test_cancelled_turn_does_not_wait_for_a_sync_tool_and_drops_what_it_brings() -> None:
+    started, release = threading.Event(), threading.Event()
+    memory = InMemoryChatMemory()
+
+    def block() -> ToolResult:
+        """Block."""
+        started.set()
+        release.wait(5)
+        return ToolResult("late", writes={"x": 1})
+
+    client = ChatClient(ScriptedModel([ToolCall("1", "block")]), tools=[block], memory=memory)
+    task = asyncio.create_task(client.invoke("go", conversation_id="u1"))
+    assert await anyio.to_thread.run_sync(started.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    stored = await memory.get("u1")
+    release.set()
+    assert await memory.get("u1") == stored
+    assert "late" not in str(stored)
+    assert check_history(stored) == []
+
+
+async def test_turn_goes_on_after_every_kind_of_failure() -> None:
+    @tool(timeout=0.01)
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    async def odd() -> object:
+        """Odd."""
+        return object()
+
+    async def boom() -> None:
+        """Fail."""
+        raise TimeoutError
+
+    calls = [
+        ToolCall("1", "hang"),
+        ToolCall("2", "odd"),
+        ToolCall("3", "boom"),
+        ToolCall("4", "nowhere"),
+        ToolCall("5", "now", {"x": 1}),
+        ToolCall("6", "now", {}, raw_arguments="["),
+        ToolCall("7", "now"),
+    ]
+    memory = InMemoryChatMemory()
+    client = ChatClient(ScriptedModel([calls, "done"]), tools=[hang, odd, boom, now], memory=memory)
+    result = await client.invoke("go", conversation_id="u1")
+    assert (result.status, result.text) == ("completed", "done")
+    answers = [m for m in await memory.get("u1") if isinstance(m, ToolMessage)]
+    assert [(m.tool_call_id, m.is_error, bool(m.content)) for m in answers] == [
+        *((str(n), True, True) for n in range(1, 7)),
+        ("7", False, True),
+    ]
+
+
+async def test_batch_of_nothing_is_no_direct_answer() -> None:
+    assert not (await run([], Tool(now, return_direct=True))).return_direct

@@ -2,6 +2,8 @@
 
 import functools
 from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -132,6 +134,69 @@ def test_methods_partials_and_objects_are_functions_too() -> None:
     assert (called.name, called.is_async, called.description) == ("Greeter", True, "Call.")
 
 
+def test_what_a_partial_has_filled_in_is_neither_shown_nor_to_be_set() -> None:
+    def query(text: str, key: str, limit: int = 3) -> str:
+        return f"{text} {key} {limit}"
+
+    one = Tool(functools.partial(functools.partial(query, key="sk-secret"), limit=1))
+    assert list(one.parameters["properties"]) == ["text"]
+    assert "sk-secret" not in str(one.parameters)
+    assert bind(one, text="a") == "a sk-secret 1"
+    with pytest.raises(ArgumentError, match="unknown field `key`"):
+        bind(one, text="a", key="mine")
+
+
+class Silent:
+    """What it is for."""
+
+    def __call__(self, x: int) -> int:
+        return x
+
+
+class Cached:
+    @functools.lru_cache  # noqa: B019 - that it is an object and no function is the point
+    def look(self, x: int) -> int:
+        """Look."""
+        return x
+
+    @staticmethod
+    def still(x: int) -> int:
+        """Still."""
+        return x
+
+
+def test_object_without_a_docstring_of_its_call_is_described_by_its_class() -> None:
+    assert Tool(Silent()).description == "What it is for."
+
+
+def test_cached_function_and_static_method_are_functions_too() -> None:
+    @tool
+    @functools.lru_cache
+    def f(x: int) -> int:
+        """F."""
+        return x
+
+    assert (f.name, f.description, bind(f, x=2)) == ("f", "F.", 2)
+    assert bind(Tool(Cached.still), x=2) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tool(Silent), "'Silent' is a class"),
+        (lambda: Tool(Greeter.greet), r"'self' has no annotation; make the tool of the bound method"),
+        (lambda: Tool(vars(Greeter)["make"]), "below @classmethod"),
+        (lambda: Tool(add, timeout=0), "timeout=0 leaves no time"),
+        (lambda: Tool(add, timeout=float("nan")), "timeout=nan"),
+        (lambda: Tool(add, retry=-1), "retry=-1"),
+    ],
+    ids=["class", "unbound", "classmethod", "no-time", "nan", "negative-retry"],
+)
+def test_what_cannot_be_a_tool_is_refused_with_the_cure(make: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        make()
+
+
 def test_wrapped_function_shows_its_own_signature() -> None:
     @functools.wraps(add)
     async def wrapper(*args: Any, **kwargs: Any) -> int:
@@ -147,6 +212,25 @@ def test_positional_only_parameters_are_given_by_place() -> None:
 
     assert bind(f, a=1) == (1, 2, 3)
     assert bind(f, a=1, b=5, c=6) == (1, 5, 6)
+
+
+def test_positional_only_parameter_left_out_keeps_its_default_before_one_that_is_given() -> None:
+    @tool
+    def f(a: int = 1, b: int = 2, /) -> tuple[int, int]:
+        return a, b
+
+    assert bind(f, b=5) == (1, 5)
+
+
+def test_context_may_stand_anywhere_and_more_than_once() -> None:
+    @tool
+    def f(context: ToolContext, /, n: int, *, again: Annotated[ToolContext, "hidden"]) -> Any:
+        return context is again, n
+
+    assert list(f.parameters["properties"]) == ["n"]
+    assert bind(f, n=1) == (True, 1)
+    with pytest.raises(ArgumentError, match="unknown field `context`"):
+        bind(f, n=1, context={})
 
 
 def test_string_annotations_may_name_local_types() -> None:
@@ -179,6 +263,146 @@ def test_structured_parameters_arrive_as_their_types() -> None:
     assert bind(f, at={"x": 1}, items=[{"itemId": 7}], unit=None) == (Point(1), 7, None)
 
 
+class Node(pydantic.BaseModel):
+    value: int
+    children: list["Node"] = []
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+
+
+def test_recursive_model_inside_a_signature_has_its_definition_where_references_point() -> None:
+    @tool
+    def f(tree: Node, others: list[Node] = []) -> int:  # noqa: B006 - shown as a default
+        return tree.children[0].value
+
+    assert f.parameters["properties"]["tree"] == {"$ref": "#/$defs/Node"}
+    assert f.parameters["properties"]["others"]["items"] == {"$ref": "#/$defs/Node"}
+    assert list(f.parameters["$defs"]) == ["Node"]
+    assert bind(f, tree={"value": 1, "children": [{"value": 2}]}) == 2
+
+
+def test_union_of_models_is_read_by_pydantic() -> None:
+    @tool
+    def f(pet: Cat | Dog | None = None) -> str:
+        return type(pet).__name__
+
+    assert "$ref" not in str(f.parameters)
+    assert bind(f, pet={"kind": "dog"}) == "Dog"
+    assert bind(f, pet=None) == bind(f) == "NoneType"
+    with pytest.raises(ArgumentError, match=r"at `pet\.Cat\.kind`"):
+        bind(f, pet={"kind": "bird"})
+
+
+def test_bounds_and_descriptions_of_pydantic_fields_hold() -> None:
+    @tool
+    def f(
+        n: Annotated[int, pydantic.Field(ge=1, description="how many")],
+        names: list[Annotated[str, pydantic.Field(min_length=2)]] | None = None,
+    ) -> Any:
+        return n, names
+
+    assert f.parameters["properties"]["n"] == {"type": "integer", "minimum": 1, "description": "how many"}
+    assert bind(f, n=1, names=["ab"]) == (1, ["ab"])
+    with pytest.raises(ArgumentError, match="greater than or equal to 1 at `n`"):
+        bind(f, n=0)
+    with pytest.raises(ArgumentError, match=r"at `names\[0\]`"):
+        bind(f, n=1, names=["a"])
+
+
+class Doc:
+    def __init__(self, documentation: str) -> None:
+        self.documentation = documentation
+
+
+def test_notes_of_annotated_describe_parameters() -> None:
+    @tool
+    def f(
+        a: Annotated[int, "text"],
+        b: Annotated[int, Doc("doc")],
+        c: Annotated[int, msgspec.Meta(description="meta", ge=1)],
+        d: Annotated[int, 3],
+    ) -> None:
+        """F.
+
+        Args:
+            a: not this.
+            d: this.
+        """
+
+    described = {name: one.get("description") for name, one in f.parameters["properties"].items()}
+    assert described == {"a": "text", "b": "doc", "c": "meta", "d": "this."}
+    assert f.parameters["properties"]["c"]["minimum"] == 1
+
+
+class Unit(StrEnum):
+    C = "c"
+
+
+def test_defaults_are_shown_where_json_has_them() -> None:
+    @tool
+    def f(
+        unit: Unit = Unit.C,
+        n: float = 0.5,
+        top: float = float("inf"),
+        tags: list[str] | None = None,
+        names: tuple[str, ...] = (),
+    ) -> Any:
+        return unit, n, top, tags, names
+
+    shown = {name: one["default"] for name, one in f.parameters["properties"].items() if "default" in one}
+    assert shown == {"unit": "c", "n": 0.5}
+    assert bind(f) == (Unit.C, 0.5, float("inf"), None, ())
+
+
+def test_path_is_text_that_arrives_as_a_path() -> None:
+    @tool
+    def f(path: Path) -> Any:
+        return path
+
+    assert f.parameters["properties"]["path"] == {"type": "string"}
+    assert bind(f, path="/a/b") == Path("/a/b")
+    with pytest.raises(ArgumentError, match="Expected `str`, got `int` at `path`"):
+        bind(f, path=3)
+
+
+@pytest.mark.parametrize(
+    "doc", ["Do.\n\n:param: odd\n:raises\n", "Args:\n  - x\n", ":::\n---\n", "Do.\n\nParameters\n----------\n"]
+)
+def test_docstring_of_no_style_is_no_obstacle(doc: str) -> None:
+    def f(x: int) -> int:
+        return x
+
+    f.__doc__ = doc
+    assert list(tool(f).parameters["properties"]) == ["x"]
+
+
+def test_null_is_null_where_it_may_be_and_the_default_where_it_may_not() -> None:
+    @tool
+    def f(city: str, unit: Literal["C", "F"] | None, days: int = 2, note: str | None = "x", any_: Any = "y") -> Any:
+        return unit, days, note, any_
+
+    assert bind(f, city="Oslo", unit=None, days=None, note=None, any_=None) == (None, 2, None, None)
+    with pytest.raises(ArgumentError, match="got `null` at `city`"):
+        bind(f, city=None, unit=None)
+
+
+def test_changing_an_argument_does_not_change_the_call_it_came_from() -> None:
+    @tool
+    def f(data: dict[str, Any], rows: list[list[int]], any_: Any) -> None:
+        data["deep"]["x"] = rows[0][0] = any_["y"] = 5
+
+    args = {"data": {"deep": {"x": 1}}, "rows": [[1]], "any_": {"y": 1}}
+    f.bind(args, CONTEXT)()
+    assert args == {"data": {"deep": {"x": 1}}, "rows": [[1]], "any_": {"y": 1}}
+
+
 def test_text_that_looks_like_json_stays_text() -> None:
     @tool
     def write(text: str) -> str:
@@ -194,13 +418,40 @@ def test_text_that_looks_like_json_stays_text() -> None:
         ({"room": "A", "day": 3}, "Expected `str`, got `int` at `day`"),
         ({"room": "A", "day": "mon", "color": 1}, "unknown field `color`"),
         ({"room": "A", "day": "mon", "at": {"x": "1"}}, "at `at.x`"),
-        ({"room": "A", "day": "mon", "tags": '["a"]'}, "got `str` at `tags`"),
+        ({"room": "A", "day": "mon", "tags": '["a"]'}, "got `str` at `tags` (give the value itself, not a text of it)"),
+        ({"room": "A", "day": "mon", "at": '{"x": 1}'}, "got `str` at `at` (give the value itself"),
+        ({"room": "A", "day": "mon", "tags": ["a", 1]}, "Expected `str`, got `int` at `tags[1]`"),
+        ({"room": "A", "day": "mon", "kind": "c"}, 'kind ("a" or "b" or null)'),
+        ({"room": "A", "day": "mon", "points": [{}]}, "missing required field `x` at `points[0]`"),
+        ({"room": "A", "day": True}, "points (array of object or null)"),
+        ({"room": 1.0, "day": "mon"}, "Expected `str`, got `float` at `room`"),
+        ({}, "missing required field `room`"),
     ],
-    ids=["missing", "type", "unknown", "nested", "encoded-list"],
+    ids=[
+        "missing",
+        "type",
+        "unknown",
+        "nested",
+        "encoded-list",
+        "encoded-object",
+        "item",
+        "literal",
+        "nested-missing",
+        "bool",
+        "float",
+        "none-at-all",
+    ],
 )
 def test_bad_arguments_get_an_answer_that_says_what_is_allowed(args: dict[str, Any], words: str) -> None:
     @tool
-    def book(room: str, day: str, at: Point | None = None, tags: list[str] | None = None) -> str:
+    def book(
+        room: str,
+        day: str,
+        at: Point | None = None,
+        tags: list[str] | None = None,
+        kind: Literal["a", "b"] | None = None,
+        points: list[Point] | None = None,
+    ) -> str:
         return room
 
     with pytest.raises(ArgumentError) as caught:
@@ -230,6 +481,33 @@ def test_open_parameters_are_refused() -> None:
         def g(**more: int) -> None: ...
 
 
+def test_string_annotations_may_name_types_of_a_closure() -> None:
+    class Local(msgspec.Struct):
+        x: int
+
+    def f(value: "Local") -> Any:
+        return value.x, Local
+
+    assert bind(Tool(f), value={"x": 4})[0] == 4
+
+
+def test_closure_that_is_not_filled_yet_is_no_obstacle() -> None:
+    def f(x: "int") -> Any:
+        return later + x
+
+    one = Tool(f)
+    later = 1
+    assert bind(one, x=1) == 2
+
+
+def test_return_annotation_need_not_exist() -> None:
+    @tool
+    def f(x: int) -> "OnlyForTypeCheckers":  # type: ignore[name-defined]  # noqa: F821
+        return x
+
+    assert bind(f, x=1) == 1
+
+
 def test_annotation_that_cannot_be_resolved_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"'f'.*Nowhere"):
 
@@ -237,11 +515,15 @@ def test_annotation_that_cannot_be_resolved_is_named() -> None:
         def f(x: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
+class Opaque:
+    pass
+
+
 def test_type_without_json_form_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="'f'"):
+    with pytest.raises(ConfigurationError, match=r"'f'.*'x' has no JSON form.*Opaque"):
 
         @tool
-        def f(x: object | complex) -> None: ...
+        def f(x: list[Opaque]) -> None: ...
 
 
 def test_empty_name_and_tool_of_a_tool_are_refused() -> None:
