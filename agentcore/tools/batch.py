@@ -53,10 +53,13 @@ async def run_together(
     places = asyncio.Semaphore(max_concurrency) if max_concurrency else None
 
     async def one(request: ToolRequest) -> ToolMessage:
-        if places is None:
-            return await started(request)
-        async with places:
-            return await started(request)
+        try:
+            if places is None:
+                return await started(request)
+            async with places:
+                return await started(request)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise _Exit(error) from None
 
     async def started(request: ToolRequest) -> ToolMessage:
         if sink is not None:
@@ -81,9 +84,21 @@ async def run_together(
             rest = group.create_task(in_order(serial)) if serial else None
     except BaseExceptionGroup as error:
         # Tools' own errors are answers by now: what is left is something that is not to be caught.
-        raise error.exceptions[0] from None
+        first = error.exceptions[0]
+        raise first.error if isinstance(first, _Exit) else first from None
     in_turn = iter(rest.result() if rest is not None else ())
     return tuple([next(in_turn) if task is None else task.result() for task in tasks])
+
+
+class _Exit(BaseException):
+    """An exit on its way to the task that runs the batch.
+
+    Raised in a task of its own it would stop the event loop under all others: nothing could clean up any more, and the
+    worker threads of sync tools would keep the process from ending.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
 
 async def _answer(request: ToolRequest, run: ToolRun) -> ToolMessage:
