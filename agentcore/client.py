@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from agentcore.chat import NO_OPTIONS, BatchedChatStream, ChatModel, ChatOptions, ChatRequest, ChatResponse
 from agentcore.context import Reducer, ToolContext
 from agentcore.errors import ConfigurationError, InvalidInputError
-from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest
+from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest, turn_result
 from agentcore.filters.base import Filter, compose, overridden
 from agentcore.filters.memory import MemoryFilter
-from agentcore.loop import run_loop, turn_result
+from agentcore.loop import run_loop
 from agentcore.memory.base import BusyPolicy, ChatMemory
 from agentcore.memory.windowed import WindowedChatMemory
 from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, as_messages
@@ -25,8 +25,8 @@ from agentcore.tools.runner import ToolRunner
 from agentcore.tools.tool import ToolSource, tools_by_name
 from agentcore.turn import Turn
 
-Input: TypeAlias = str | Message | Sequence[Message] | Sequence[Mapping[str, Any]]
-"""What a caller may say: a text, a message, several messages, or mappings of the stored shape."""
+Input: TypeAlias = str | Message | Sequence[str | Message] | Sequence[Mapping[str, Any]]
+"""What a caller may say: a text, a message, several of either, or mappings of the stored shape."""
 
 
 class ChatClient:
@@ -248,7 +248,7 @@ class ChatClient:
         sink = request.turn.sink if request.turn is not None else None
         if sink is None:
             return await self._model.chat(request)
-        sink.begin_reply()
+        sink.begin_attempt()
         async with self._model.stream(request) as stream:
             if isinstance(stream, BatchedChatStream):
                 async for batch in stream.batches():

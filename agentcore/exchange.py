@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from agentcore.chat import NO_OPTIONS, ChatOptions, ToolSchema
 from agentcore.context import ToolContext
-from agentcore.messages import AssistantMessage, FinishReason, Message
+from agentcore.messages import AssistantMessage, FinishReason, Message, ToolMessage, text_of
 from agentcore.turn import Turn
 from agentcore.usage import UNKNOWN_USAGE, Usage
 
@@ -86,3 +86,23 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
         if self.direct_text is not None:
             return self.direct_text
         return (self.message.content if self.message is not None else None) or ""
+
+
+def turn_result(
+    turn: Turn, status: TurnStatus, *, limit: LimitName | None = None, direct: Sequence[ToolMessage] = ()
+) -> InvokeResult:
+    """What a turn has brought so far, as the result it ends with."""
+    return InvokeResult(
+        status=status,
+        turn_id=turn.id,
+        conversation_id=turn.context.conversation_id,
+        message=turn.reply,
+        messages=turn.history.added if turn.history is not None else (),
+        finish_reason=turn.finish_reason,
+        usage=turn.usage,
+        tool_context=turn.context,
+        limit=limit,
+        model_calls=turn.model_calls,
+        tool_calls=turn.tool_calls,
+        direct_text="\n".join(text_of(message.content) for message in direct) if direct else None,
+    )

@@ -7,9 +7,9 @@ import anyio
 
 from agentcore.chat import ChatRequest, ToolSchema
 from agentcore.context import ToolContext
-from agentcore.exchange import InvokeResult, LimitName, TurnRequest, TurnStatus
+from agentcore.exchange import InvokeResult, LimitName, TurnRequest, turn_result
 from agentcore.filters.base import ChatCall
-from agentcore.messages import Message, ToolCall, ToolMessage, text_of
+from agentcore.messages import Message, ToolCall, ToolMessage
 from agentcore.pairing import interrupted_result
 from agentcore.tools.batch import BatchResult
 from agentcore.turn import Turn, TurnHistory
@@ -44,6 +44,7 @@ async def run_loop(request: TurnRequest, chat: ChatCall, run_tools: ToolRunner) 
             return turn_result(turn, "limit", limit="model_calls")
         turn.model_calls += 1
         response = await chat(ChatRequest(delta, request.tools, request.options, turn.context, turn))
+        await history.settle(delta, response.message)
         turn.reply, turn.finish_reason = response.message, response.finish_reason
         turn.usage += response.usage
         calls = response.message.tool_calls
@@ -79,26 +80,6 @@ async def _run_batch(
         raise
     await history.append(batch.messages)
     return batch
-
-
-def turn_result(
-    turn: Turn, status: TurnStatus, *, limit: LimitName | None = None, direct: Sequence[ToolMessage] = ()
-) -> InvokeResult:
-    """What a turn has brought so far, as the result it ends with."""
-    return InvokeResult(
-        status=status,
-        turn_id=turn.id,
-        conversation_id=turn.context.conversation_id,
-        message=turn.reply,
-        messages=turn.history.added if turn.history is not None else (),
-        finish_reason=turn.finish_reason,
-        usage=turn.usage,
-        tool_context=turn.context,
-        limit=limit,
-        model_calls=turn.model_calls,
-        tool_calls=turn.tool_calls,
-        direct_text="\n".join(text_of(message.content) for message in direct) if direct else None,
-    )
 
 
 def _limit_before_tools(request: TurnRequest, calls: int) -> LimitName | None:

@@ -221,7 +221,7 @@ def _check_calls(index: int, calls: Sequence[ToolCall], open_calls: dict[str, st
             open_calls[call.id] = call.name
 
 
-def as_messages(value: "str | Message | Sequence[Message] | Sequence[Mapping[str, Any]]") -> list[Message]:
+def as_messages(value: "str | Message | Sequence[str | Message] | Sequence[Mapping[str, Any]]") -> list[Message]:
     """The messages a caller means: a text becomes one user message; mappings of the stored shape are converted.
 
     Raises:
@@ -236,6 +236,8 @@ def as_messages(value: "str | Message | Sequence[Message] | Sequence[Mapping[str
     for item in cast("Sequence[object]", value):
         if isinstance(item, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
             messages.append(item)
+        elif isinstance(item, str):
+            messages.append(UserMessage(item))
         elif isinstance(item, Mapping):
             messages.append(convert(cast("Mapping[str, Any]", item), Message))
         else:

@@ -26,6 +26,39 @@ def interrupted_result(call: ToolCall) -> ToolMessage:
     return ToolMessage(call.id, call.name, INTERRUPTED_RESULT, is_error=True)
 
 
+def last_batch(messages: Sequence[Message]) -> tuple[tuple[ToolCall, ...], set[str]]:
+    """Of a batch at the very end of a history: its calls, and the ids of those that are answered."""
+    index = len(messages) - 1
+    while index >= 0 and type(messages[index]) is ToolMessage:
+        index -= 1
+    message = messages[index] if index >= 0 else None
+    if type(message) is not AssistantMessage:
+        return (), set()
+    return message.tool_calls, {m.tool_call_id for m in messages[index + 1 :] if isinstance(m, ToolMessage)}
+
+
+def unanswered_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The calls at the very end of a history that have no result yet."""
+    calls, answered = last_batch(messages)
+    return [call for call in calls if call.id not in answered]
+
+
+def with_call_ids(message: AssistantMessage, seed: str) -> AssistantMessage:
+    """The message with an id for every call, no two alike; the same object if it has them already."""
+    calls = message.tool_calls
+    if not calls or (all(call.id for call in calls) and len({call.id for call in calls}) == len(calls)):
+        return message
+    seen: set[str] = set()
+    distinct: list[ToolCall] = []
+    for position, call in enumerate(calls):
+        call_id = call.id
+        if not call_id or call_id in seen:
+            call_id = f"call_{seed}_{position}"
+        seen.add(call_id)
+        distinct.append(call if call_id == call.id else replace(call, id=call_id))
+    return replace(message, tool_calls=tuple(distinct))
+
+
 def heal(messages: Sequence[Message]) -> tuple[Sequence[Message], list[Repair]]:
     """Make a history whole: every call answered once, right after its message, in call order; nothing else changed.
 

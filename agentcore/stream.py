@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
+import anyio
+
 from agentcore.events import ReasoningDelta, TextDelta, TurnEvent
-from agentcore.exchange import InvokeResult
+from agentcore.exchange import InvokeResult, turn_result
 from agentcore.filters.base import StreamTransform
 from agentcore.messages import AssistantMessage
 from agentcore.turn import Turn
@@ -34,11 +36,22 @@ class EventChannel:
         self._taken = 0
         self._reply_start = 0
         self._reply: list[TurnEvent] = []
+        self._attempt_start = 0
+        self._batch: Iterator[TurnEvent] = iter(())
 
     def begin_reply(self) -> None:
-        """A model call starts."""
+        """A reply is asked for."""
         self._reply_start = self._sent
         self._reply = []
+        self._attempt_start = 0
+
+    def begin_attempt(self) -> None:
+        """The model is called."""
+        self._attempt_start = len(self._reply)
+
+    def given_up(self) -> AssistantMessage | None:
+        """What was delivered by attempts that were given up, marked `interrupted`; None if nothing."""
+        return _interrupted(self._reply[: self._attempt_start])
 
     async def send(self, events: Sequence[TurnEvent]) -> None:
         """Hand events over; waits while the buffer is full."""
@@ -57,34 +70,32 @@ class EventChannel:
         if cancelled:
             events = events[: max(0, self._taken - self._reply_start)]
             self._stopped = True  # what is stored now is all that may be delivered
-        text = "".join([event.text for event in events if isinstance(event, TextDelta)])
-        reasoning = "".join([event.text for event in events if isinstance(event, ReasoningDelta)])
-        if not text and not reasoning:
-            return None
-        return AssistantMessage(text or None, reasoning=reasoning or None, finish_reason="interrupted")
+        return _interrupted(events)
 
     def close(self) -> None:
         """Nothing more will be sent."""
         self._closed = True
         _wake(self._reader)
 
-    async def events(self, turn: Turn, at_end: Callable[[], None]) -> AsyncGenerator[TurnEvent, None]:
-        """The events, one by one, until the channel is closed or the turn is cancelled; then `at_end` may raise."""
+    async def next_event(self, turn: Turn) -> TurnEvent | None:
+        """The next event; None when the channel is closed, or the turn cancelled and at its end.
+
+        May be cancelled and called again: an event is lost only to a reader that was given it.
+        """
         while True:
+            if not (turn.cancelled or self._stopped):
+                for event in self._batch:
+                    self._taken += 1
+                    return event
+            # Of a turn that was stopped nothing more is delivered; it is waited for, so that its result is there.
             while not self._batches:
                 if self._closed:
-                    at_end()
-                    return
+                    return None
                 self._reader = self._loop.create_future()
                 await self._reader
-            batch = self._batches.popleft()
+            self._batch = iter(self._batches.popleft())
             if self._writers:
                 _wake(self._writers.popleft())
-            for event in batch:
-                if turn.cancelled or self._stopped:
-                    break  # nothing more is delivered; the turn is waited for, so that its result is there
-                self._taken += 1  # before the yield: the reader has it, even if it is cancelled while holding it
-                yield event
 
     async def _wait_for_room(self) -> None:
         waiter = self._loop.create_future()
@@ -102,6 +113,29 @@ class EventChannel:
 def _wake(waiter: asyncio.Future[None] | None) -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
+
+
+def _interrupted(events: Sequence[TurnEvent]) -> AssistantMessage | None:
+    text = "".join([event.text for event in events if isinstance(event, TextDelta)])
+    reasoning = "".join([event.text for event in events if isinstance(event, ReasoningDelta)])
+    if not text and not reasoning:
+        return None
+    return AssistantMessage(text or None, reasoning=reasoning or None, finish_reason="interrupted")
+
+
+class _Events(AsyncIterator[TurnEvent]):
+    """The events of a turn. No generator, which a cancelled read would end: a reader may time out and read on."""
+
+    def __init__(self, channel: EventChannel, stream: "TurnStream") -> None:
+        self._channel = channel
+        self._stream = stream
+
+    async def __anext__(self) -> TurnEvent:
+        event = await self._channel.next_event(self._stream.turn)
+        if event is None:
+            self._stream.raise_error()
+            raise StopAsyncIteration
+        return event
 
 
 class TurnStream:
@@ -122,7 +156,6 @@ class TurnStream:
         self._result: InvokeResult | None = None
         self._error: BaseException | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._source: AsyncGenerator[TurnEvent, None] | None = None
         self._events: AsyncIterator[TurnEvent] | None = None
 
     @property
@@ -159,8 +192,7 @@ class TurnStream:
             raise RuntimeError("a stream is entered once; make another one for another turn")
         self._channel = EventChannel()
         self.turn.sink = self._channel
-        self._source = self._channel.events(self.turn, self._raise_error)
-        self._events = self._source
+        self._events = _Events(self._channel, self)
         for transform in reversed(self._transforms):
             self._events = transform(self._events)
         self._tasks = asyncio.TaskGroup()
@@ -174,20 +206,26 @@ class TurnStream:
         assert self._tasks is not None
         if self._result is None and self._error is None:
             self.turn.cancel()
-        # Without the exception: the task group would wrap the caller's own into a group; the turn's task never raises.
-        await self._tasks.__aexit__(None, None, None)
-        for events in (self._events, self._source):
-            if isinstance(events, AsyncGenerator):
-                await events.aclose()
+        # Shielded: a scope around us that cancels at every await would cut off the turn's clean-up. Without the
+        # exception: the task group would wrap the caller's own into a group; the turn's task never raises.
+        with anyio.CancelScope(shield=True):
+            await self._tasks.__aexit__(None, None, None)
+            close = getattr(self._events, "aclose", None)  # a filter's generator has one
+            if close is not None:
+                await close()
 
     async def _run_turn(self) -> None:
         try:
             self._result = await self._run()
+        except asyncio.CancelledError:
+            self._result = turn_result(self.turn, "cancelled")
+            raise
         except Exception as error:  # noqa: BLE001 - carried to the reader, who raises it
             self._error = error
         finally:
             self._channel.close()
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> None:
+        """Raise what ended the turn, if that was an error."""
         if self._error is not None:
             raise self._error

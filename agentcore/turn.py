@@ -32,12 +32,28 @@ class TurnHistory(Protocol):
         """Store messages, all or none."""
         ...
 
+    async def append_reply(self, replies: Sequence[AssistantMessage]) -> None:
+        """Store what is due and the reply to it (before it, replies that were given up), all or none."""
+        ...
+
+    async def settle(self, delta: Sequence[Message], reply: AssistantMessage) -> None:
+        """Make sure that the reply which left the chat filters is the one on record."""
+        ...
+
 
 class EventSink(Protocol):
     """Where the events of a streamed turn go."""
 
     def begin_reply(self) -> None:
-        """A model call starts: what was delivered before belongs to earlier replies."""
+        """A reply is asked for: what was delivered before belongs to earlier ones."""
+        ...
+
+    def begin_attempt(self) -> None:
+        """The model is called: what was delivered of this reply before belongs to attempts that were given up."""
+        ...
+
+    def given_up(self) -> AssistantMessage | None:
+        """What was delivered of this reply by attempts that were given up, marked `interrupted`; None if nothing."""
         ...
 
     async def send(self, events: Sequence[TurnEvent]) -> None:

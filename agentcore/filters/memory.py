@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import anyio
 from msgspec.structs import replace
@@ -15,8 +16,7 @@ from agentcore.memory.base import BusyPolicy, ChatMemory, TurnLocking
 from agentcore.memory.history import ConversationHistory
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.locks import ConversationLocks
-from agentcore.messages import Message
-from agentcore.pairing import interrupted_result
+from agentcore.pairing import interrupted_result, with_call_ids
 from agentcore.turn import Turn, TurnHistory
 
 logger = logging.getLogger("agentcore.memory")
@@ -91,27 +91,32 @@ class MemoryFilter(Filter):
 
 async def _remembered(request: ChatRequest, turn: Turn, history: TurnHistory, call_next: ChatCall) -> ChatResponse:
     messages = await history.view(request.messages)
-    due = history.due
+    if turn.sink is not None:
+        turn.sink.begin_reply()
     try:
         response = await call_next(replace(request, messages=messages))
     except BaseException as error:
         if turn.sink is not None:
             partial = turn.sink.partial_reply(cancelled=not isinstance(error, Exception))
             if partial is not None:
-                await _store_partial(history, [*due, partial])
+                await _bounded(history.append_reply([partial]))
         raise
+    message = with_call_ids(response.message, turn.id)
+    if message is not response.message:
+        response = replace(response, message=message)
+    given_up = turn.sink.given_up() if turn.sink is not None else None
     try:
-        await history.append((*due, response.message))
+        await history.append_reply([response.message] if given_up is None else [given_up, response.message])
     except asyncio.CancelledError:
         calls = response.message.tool_calls
         if calls and history.added[-1:] == (response.message,):  # stored, but nobody is left to run the calls
-            await _store_partial(history, [interrupted_result(call) for call in calls])
+            await _bounded(history.append([interrupted_result(call) for call in calls]))
         raise
     return response
 
 
-async def _store_partial(history: TurnHistory, messages: Sequence[Message]) -> None:
+async def _bounded(append: Coroutine[Any, Any, None]) -> None:
     with anyio.move_on_after(CLEANUP_SECONDS, shield=True) as scope:
-        await history.append(messages)
+        await append
     if scope.cancelled_caught:
-        logger.error("the interrupted reply could not be stored within %g s", CLEANUP_SECONDS)
+        logger.error("what an interrupted turn had brought could not be stored within %g s", CLEANUP_SECONDS)

@@ -8,7 +8,7 @@ from agentcore.memory.base import ChatMemory, ModelView
 from agentcore.memory.finishing import finish
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import AssistantMessage, Message, ToolMessage
-from agentcore.pairing import heal, interrupted_result
+from agentcore.pairing import heal, interrupted_result, last_batch, unanswered_calls
 
 logger = logging.getLogger("agentcore.memory")
 
@@ -22,7 +22,11 @@ class ConversationHistory:
         self._instant = type(store) is InMemoryChatMemory  # its append never waits, so nothing can come in between
         self._conversation_id = conversation_id
         self._added: list[Message] = []
+        self._delta: Sequence[Message] = ()
         self._due: tuple[Message, ...] = ()
+        self._answered_delta: tuple[object, ...] | None = None
+        self._replies = 0  # messages stored since that delta
+        self._reply: AssistantMessage | None = None  # stored, and not yet out of the chat filters
 
     @property
     def added(self) -> tuple[Message, ...]:
@@ -31,6 +35,10 @@ class ConversationHistory:
 
     async def append(self, messages: Sequence[Message]) -> None:
         """Store messages, all or none; done or not done is known even when we are cancelled meanwhile."""
+        self._answered_delta = None  # whatever comes now is another step
+        await self._append(messages)
+
+    async def _append(self, messages: Sequence[Message]) -> None:
         if not messages:
             return
         if self._instant:
@@ -47,27 +55,35 @@ class ConversationHistory:
         """What the model should see: the history, healed and cut to the window, then `delta`.
 
         Tool messages at the head of `delta` are facts: those that the store does not hold yet are stored at once.
-        `due` then tells what has to be stored together with the reply.
+        `due` then tells what has to be stored together with the reply. A filter that sends the same `delta` again gets
+        another reply to it: it is not stored twice, and the model does not see the reply it is to replace.
 
         Raises:
             InvalidInputError: `delta` cannot follow this history; nothing was stored.
         """
+        again = bool(delta) and self._answered_delta == _key(delta)
+        pending = () if again else delta
         if self._view is not None:
-            stored = await self._view.view(self._conversation_id, delta)
+            stored = await self._view.view(self._conversation_id, pending)
         else:
             stored = await self._store.get(self._conversation_id)
+        self._delta = delta
+        if again:
+            # Calls of the reply that is to be replaced will never run.
+            self._due = tuple(interrupted_result(call) for call in unanswered_calls(stored))
+            before = stored[: max(0, len(stored) - self._replies - len(delta))]
+            return heal([*before, *delta])[0]
         lead = _count_results(delta)
-        unanswered, answered = _last_batch(stored)
         if lead:
-            stored = await self._take_results(stored, delta[:lead], unanswered, answered)
+            stored = await self._take_results(stored, delta[:lead])
             self._due = tuple(delta[lead:])
         else:
             # A turn broke off in the middle of its tools: say so to the model, and in the store with the next append.
-            self._due = (*unanswered.values(), *delta)
-            if unanswered:
-                logger.warning(
-                    "conversation %r: answered as interrupted: %s", self._conversation_id, ", ".join(unanswered)
-                )
+            broken_off = [interrupted_result(call) for call in unanswered_calls(stored)]
+            self._due = (*broken_off, *delta)
+            if broken_off:
+                ids = ", ".join(result.tool_call_id for result in broken_off)
+                logger.warning("conversation %r: answered as interrupted: %s", self._conversation_id, ids)
         if not stored and not self._due and not lead:
             raise InvalidInputError("there is nothing to send: no messages were given and the history is empty")
         messages = [*stored, *self._due]
@@ -86,14 +102,35 @@ class ConversationHistory:
         """What the last `view` took in and the store does not hold yet; to be appended with the reply."""
         return self._due
 
-    async def _take_results(
-        self,
-        stored: Sequence[Message],
-        results: Sequence[Message],
-        unanswered: dict[str, ToolMessage],
-        answered: set[str],
-    ) -> Sequence[Message]:
+    async def append_reply(self, replies: Sequence[AssistantMessage]) -> None:
+        """Store what is due and the reply to it, all or none."""
+        due, key = self._due, _key(self._delta)
+        await self._append([*due, *replies])
+        if key != self._answered_delta:
+            self._answered_delta, self._replies = key, len(replies)
+        else:
+            self._replies += len(due) + len(replies)
+        self._due = ()
+        self._reply = replies[-1]
+
+    async def settle(self, delta: Sequence[Message], reply: AssistantMessage) -> None:
+        """Make sure that the reply which left the chat filters is the one on record.
+
+        A filter outside the memory may have answered without it, or with other calls than were stored.
+        """
+        last, self._reply = self._reply, None
+        if last is reply or (last is not None and _ids(last) == _ids(reply)):
+            return
+        if last is None:
+            fresh = delta[_count_results(delta) :] if self._added else delta
+            await self._append([*fresh, reply])
+        else:
+            await self._append([*(interrupted_result(call) for call in last.tool_calls), reply])
+
+    async def _take_results(self, stored: Sequence[Message], results: Sequence[Message]) -> Sequence[Message]:
         """Store the results that are new; in what is returned the results given stand in place of the stored ones."""
+        calls, answered = last_batch(stored)
+        unanswered = [call.id for call in calls if call.id not in answered]
         given: dict[str, ToolMessage] = {}
         for result in results:
             assert isinstance(result, ToolMessage)
@@ -113,8 +150,17 @@ class ConversationHistory:
         head = list(stored[: len(stored) - len(answered)])
         tail = [given.pop(m.tool_call_id, m) for m in stored[len(head) :] if isinstance(m, ToolMessage)]
         if given:
-            await self.append(list(given.values()))
+            await self._append(list(given.values()))
         return [*head, *tail, *given.values()]
+
+
+def _key(delta: Sequence[Message]) -> tuple[object, ...]:
+    """What makes a delta the same one: its messages; of results only the ids, since a filter may rewrite them."""
+    return tuple([m.tool_call_id if isinstance(m, ToolMessage) else m for m in delta])
+
+
+def _ids(reply: AssistantMessage) -> list[str]:
+    return [call.id for call in reply.tool_calls]
 
 
 def _count_results(messages: Sequence[Message]) -> int:
@@ -124,19 +170,6 @@ def _count_results(messages: Sequence[Message]) -> int:
             break
         count += 1
     return count
-
-
-def _last_batch(messages: Sequence[Message]) -> tuple[dict[str, ToolMessage], set[str]]:
-    """Of a batch at the very end: interrupted results for its open calls, and the ids that are answered."""
-    index = len(messages) - 1
-    while index >= 0 and type(messages[index]) is ToolMessage:
-        index -= 1
-    message = messages[index] if index >= 0 else None
-    if type(message) is not AssistantMessage or not message.tool_calls:
-        return {}, set()
-    answered = {m.tool_call_id for m in messages[index + 1 :] if isinstance(m, ToolMessage)}
-    open_calls = {call.id: interrupted_result(call) for call in message.tool_calls if call.id not in answered}
-    return open_calls, answered
 
 
 def _fault(detail: str) -> str:

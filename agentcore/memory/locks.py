@@ -11,12 +11,12 @@ from agentcore.memory.base import BusyPolicy
 class _Place:
     """The one place of a conversation: who holds it, and how many hold or wait for it."""
 
-    __slots__ = ("lock", "supersede", "users")
+    __slots__ = ("lock", "supersede", "users")  # supersede: of the holder and of those who wait, in order
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-        self.supersede: Callable[[], None] | None = None
+        self.supersede: list[Callable[[], None]] = []
 
 
 class ConversationLocks:
@@ -45,19 +45,22 @@ class ConversationLocks:
             raise ConversationBusyError(
                 f"conversation {conversation_id!r} has a running turn; wait for it, or call with on_busy='wait'"
             )
-        elif on_busy == "supersede" and place.supersede is not None:
-            place.supersede()
+        elif on_busy == "supersede":
+            for stop in tuple(place.supersede):
+                stop()
         place.users += 1
+        if supersede is not None:
+            place.supersede.append(supersede)
         try:
             await _acquire(place, conversation_id, timeout)
             try:
-                place.supersede = supersede
                 yield
             finally:
-                place.supersede = None
                 place.lock.release()
         finally:
             place.users -= 1
+            if supersede is not None:
+                place.supersede.remove(supersede)
             if not place.users:
                 del self._places[conversation_id]
 

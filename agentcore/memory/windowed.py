@@ -7,6 +7,7 @@ from agentcore.errors import ConfigurationError
 from agentcore.memory.base import BusyPolicy, ChatMemory, TailReading, TurnLocking
 from agentcore.memory.locks import ConversationLocks
 from agentcore.messages import Message, SystemMessage, ToolMessage, UserMessage
+from agentcore.pairing import unanswered_calls
 
 
 def window(messages: Sequence[Message], max_messages: int, *, keep_newest_turn: bool = True) -> Sequence[Message]:
@@ -60,7 +61,9 @@ class WindowedChatMemory:
             stored = await self.store.get(conversation_id)
         else:
             stored = await self._tail_with_turn_start(conversation_id, self._tail)
-        starts_turn = any(type(message) is UserMessage for message in pending)
+        # Results continue the newest turn, and a turn that broke off among its calls has to be healed.
+        continues = type(next(iter(pending), None)) is ToolMessage or bool(unanswered_calls(stored))
+        starts_turn = not continues and any(type(message) is UserMessage for message in pending)
         return window(stored, self.max_messages - len(pending), keep_newest_turn=not starts_turn)
 
     async def _tail_with_turn_start(self, conversation_id: str, store: TailReading) -> Sequence[Message]:
