@@ -1,5 +1,8 @@
 """Recordings: what was said is said again, and no secret is on them."""
 
+import asyncio
+import json
+from base64 import b64encode
 from pathlib import Path
 
 import httpx
@@ -7,7 +10,7 @@ import pytest
 
 from agentcore import ChatClient, ChatRequest, OpenAIChatModel, ToolCall, UserMessage, tool
 from agentcore.testing import CassetteError, record, replay
-from tests.support.loopback import Loopback, chunk, completion, json_reply, reply, sse
+from tests.support.loopback import Loopback, Reply, chunk, completion, json_reply, reply, sse
 
 pytestmark = pytest.mark.asyncio
 DONE = b"data: [DONE]\n\n"
@@ -49,7 +52,7 @@ async def test_other_request_than_the_recorded_one_is_named(tmp_path: Path) -> N
         await OpenAIChatModel("m", base_url=server.url, http_client=http_client).chat(HI)
     async with replay(file) as http_client:
         model = OpenAIChatModel("m", base_url="http://nowhere.invalid", http_client=http_client)
-        with pytest.raises(CassetteError, match="request 1 is not the one on record"):
+        with pytest.raises(CassetteError, match="request 1 is not on record"):
             await model.chat(ChatRequest([UserMessage("other")]))
     async with replay(file) as http_client:
         model = OpenAIChatModel("m", base_url="http://nowhere.invalid", http_client=http_client)
@@ -65,6 +68,51 @@ async def test_body_that_is_no_text_is_kept_too(tmp_path: Path) -> None:
             assert (await http_client.post(server.url, content=b"x")).content == b"\xff\x00"
     async with replay(file) as http_client:
         assert (await http_client.post("http://nowhere.invalid/", content=b"x")).content == b"\xff\x00"
+
+
+async def test_requests_made_at_once_replay_whoever_is_first(tmp_path: Path) -> None:
+    file = tmp_path / "both.json"
+    gate = asyncio.Event()
+    slow: Reply = [gate, *json_reply(completion("slow"))]
+    requests = [ChatRequest([UserMessage(text)]) for text in ("one", "two")]
+    async with Loopback(slow, json_reply(completion("quick"))) as server, record(file) as http_client:
+        model = OpenAIChatModel("m", base_url=server.url, http_client=http_client)
+        first = asyncio.ensure_future(model.chat(requests[0]))
+        await server.arrived.wait()
+        assert (await model.chat(requests[1])).text == "quick"
+        gate.set()
+        assert (await first).text == "slow"
+    for order in ((0, 1), (1, 0)):
+        async with replay(file) as http_client:
+            model = OpenAIChatModel("m", base_url="http://nowhere.invalid", http_client=http_client)
+            said = {index: (await model.chat(requests[index])).text for index in order}
+        assert said == {0: "slow", 1: "quick"}
+
+
+async def test_key_is_hidden_wherever_it_stands_and_a_short_one_tears_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    key = "sk-long-secret"
+    body = json.dumps(completion(f"quick {key}")).encode()
+    border = body.index(key.encode()) + 4
+    cut: Reply = [
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"%x\r\n%s\r\n" % (border, body[:border]),
+        b"%x\r\n%s\r\n0\r\n\r\n" % (len(body) - border, body[border:]),
+    ]
+    binary = reply(b"\xff" + key.encode(), content_type="application/octet-stream")
+    headers = {"authorization": f"Bearer {key}"}
+    asked = ChatRequest([UserMessage(f"my key is {key}")])
+    async with Loopback(cut, binary, json_reply(completion("quick k"))) as server, record(file) as http_client:
+        await OpenAIChatModel("m", api_key=key, base_url=server.url, http_client=http_client).chat(asked)
+        await http_client.post(server.url, content=b"x", headers=headers)
+        await OpenAIChatModel("m", api_key="k", base_url=server.url, http_client=http_client).chat(HI)
+    written = file.read_text()
+    assert key not in written
+    assert b64encode(key.encode()).decode()[:8] not in written
+    assert "quick k" in written
+    async with replay(file) as http_client:
+        model = OpenAIChatModel("m", api_key=key, base_url="http://nowhere.invalid", http_client=http_client)
+        assert (await model.chat(asked)).text == "quick [secret]"
 
 
 async def test_failed_recording_is_not_written(tmp_path: Path) -> None:
