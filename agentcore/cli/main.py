@@ -2,12 +2,14 @@
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from agentcore.chat import ChatOptions
+from agentcore.cli.answer_after_tools import AnswerAfterTools
 from agentcore.cli.chat import chat
 from agentcore.cli.local_model import INSTALL, LocalModelError, local_model_available, serve_local_model
 from agentcore.cli.local_server import MODEL_NAME
@@ -45,7 +47,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """The console script."""
-    sys.exit(main())
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a model writes what a terminal's encoding may not have
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has left (`agentcore chat … | head`). Python flushes once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)
+
+
+def _tokens(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "--format", choices=["openai", "anthropic"], default="openai", help="wire format to the local model"
     )
     talk.add_argument("--system", help="instructions to the model")
-    talk.add_argument("--max-tokens", type=int, help="longest answer (local model: 256)")
+    talk.add_argument("--max-tokens", type=_tokens, help="longest answer (local model: 256)")
     talk.add_argument("--no-tools", action="store_true", help="leave the sample tools out")
     talk.add_argument("--once", metavar="TEXT", action="append", help="say this and end; may be given several times")
     commands.add_parser("demo", help="a conversation with the local model that checks itself")
@@ -79,15 +97,23 @@ async def _chat(args: argparse.Namespace) -> int:
             )
             return 2
         await stack.enter_async_context(model)
-        longest = args.max_tokens or (LOCAL_MAX_TOKENS if model.name == MODEL_NAME else None)
-        options = ChatOptions(max_tokens=longest)
-        return await chat(model, system=args.system, said=args.once, with_tools=not args.no_tools, options=options)
+        tiny = model.name == MODEL_NAME
+        return await chat(
+            model,
+            system=args.system,
+            said=args.once,
+            with_tools=not args.no_tools,
+            options=ChatOptions(max_tokens=args.max_tokens or (LOCAL_MAX_TOKENS if tiny else None)),
+            filters=[AnswerAfterTools()] if tiny else [],
+        )
 
 
 async def _model(args: argparse.Namespace, stack: AsyncExitStack) -> HTTPChatModel | None:
     key = os.environ.get(args.api_key_env) if args.api_key_env else None
     if args.api_key_env and not key:
         raise ConfigurationError(f"the environment variable {args.api_key_env} is not set")
+    if key and not (args.model or args.base_url):
+        raise ConfigurationError("--api-key-env says which key, not for which service; say --model or --base-url too")
     if args.model:
         return chat_model(args.model, base_url=args.base_url, api_key=key)
     if args.base_url:

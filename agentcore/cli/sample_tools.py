@@ -1,6 +1,7 @@
 """Three small honest tools for the command line: the time, arithmetic, dice."""
 
 import ast
+import math
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -40,9 +41,12 @@ def calculate(expression: Annotated[str, "for example (3 + 4) * 2.5"]) -> float:
     if len(expression) > _MAX_EXPRESSION:
         raise ToolError(f"the expression is longer than {_MAX_EXPRESSION} characters")
     try:
-        return _value(ast.parse(expression, mode="eval").body)
+        value = _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, ZeroDivisionError, OverflowError, RecursionError, ValueError) as error:
         raise ToolError(f"cannot work out {expression!r}: {error}") from error
+    if not math.isfinite(value):  # JSON has no word for it
+        raise ToolError(f"the result of {expression!r} is too large")
+    return value
 
 
 @tool
@@ -54,7 +58,7 @@ def roll_dice(sides: Annotated[int, "sides of each die"] = 6, count: Annotated[i
 
 
 def _value(node: ast.AST) -> float:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         return node.value
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         return _BINARY[type(node.op)](_value(node.left), _value(node.right))

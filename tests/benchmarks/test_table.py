@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ async def test_table_has_all_rows() -> None:
         "--quick",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
     )
     output, errors = await asyncio.wait_for(process.communicate(), 100)
     assert process.returncode == 0, errors.decode()

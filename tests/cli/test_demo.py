@@ -12,8 +12,11 @@ from msgspec.structs import replace
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.cli import demo as demo_module
 from agentcore.cli.demo import demo
+from agentcore.cli.sample_tools import calculate
 from agentcore.filters.base import ChatCall
 from agentcore.messages import UserMessage
+from agentcore.providers.openai import OpenAIChatModel
+from agentcore.tools.errors import ToolError
 from tests.support.loopback import Loopback, Reply, chunk, json_reply, sse
 
 pytestmark = pytest.mark.asyncio
@@ -82,4 +85,27 @@ async def test_demo_fails_when_memory_is_not_used(
 
     monkeypatch.setattr(demo_module, "Watch", Forgets)
     assert await failing_demo(monkeypatch, calling(), streamed("a", "b"), streamed("c", "d")) == 1
-    assert "did not hold" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "did not hold" in shown.err
+    assert "this time" not in shown.out  # no second chance for what is not the model's doing
+
+
+async def test_model_that_does_not_play_along_gets_another_conversation(capsys: pytest.CaptureFixture[str]) -> None:
+    idle = [streamed("a", "b")] * 2
+    async with Loopback(*idle, calling(), streamed("c", "d"), streamed("e", "f")) as server:
+        await demo_module._show_wire("wire", lambda: OpenAIChatModel("m", base_url=f"{server.url}/v1"))
+    output = capsys.readouterr().out
+    assert "[this time no tool was run]" in output
+    assert "[m over wire: 3 model calls, 1 tool calls" in output
+
+
+async def test_recorded_tool_keeps_its_face_and_counts_only_runs_that_returned() -> None:
+    ran: list[str] = []
+    recorded = demo_module._recorded(calculate, ran)
+    assert (recorded.name, recorded.description) == (calculate.name, calculate.description)
+    assert recorded.parameters == calculate.parameters
+    with pytest.raises(ToolError):
+        recorded("x")
+    assert ran == []
+    assert recorded("1 + 1") == 2
+    assert ran == ["calculate"]

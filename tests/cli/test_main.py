@@ -5,15 +5,22 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import agentcore
-from agentcore.cli import local_model
+from agentcore.cli import demo as demo_module
 from agentcore.cli import main as cli
-from agentcore.cli.local_model import LocalModelError, serve_local_model
+from agentcore.cli.chat import chat
+from agentcore.cli.local_server import MODEL_NAME
+from agentcore.messages import text_of
+from agentcore.providers.anthropic import AnthropicChatModel
+from agentcore.providers.openai import OpenAIChatModel
+from agentcore.testing import ScriptedModel
 from tests.support.loopback import HANG, Loopback, Reply, chunk, json_reply, sse
 
 DONE = b"data: [DONE]\n\n"
@@ -30,15 +37,33 @@ def answer(*pieces: str) -> Reply:
     return sse(*(chunk(piece) for piece in pieces), chunk(finish="stop") + DONE)
 
 
-def anthropic_answer(text: str) -> Reply:
+def anthropic_stream(*blocks: dict[str, Any], stop_reason: str) -> Reply:
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "m1", "content": [], "usage": {"input_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        *blocks,
+        {"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
     ]
     return sse(*(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events))
+
+
+def anthropic_answer(text: str) -> Reply:
+    return anthropic_stream(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        stop_reason="end_turn",
+    )
+
+
+def anthropic_call(name: str, arguments: dict[str, Any]) -> Reply:
+    block = {"type": "tool_use", "id": "t1", "name": name, "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+    return anthropic_stream(
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        stop_reason="tool_use",
+    )
 
 
 async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
@@ -56,7 +81,11 @@ async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Proce
 
 async def run(*arguments: str, said: str = "", **environment: str) -> tuple[int | None, str, str]:
     process = await start(*arguments, **environment)
-    output, errors = await asyncio.wait_for(process.communicate(said.encode()), 60)
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(said.encode()), 60)
+    finally:
+        if process.returncode is None:
+            process.kill()
     return process.returncode, output.decode(), errors.decode()
 
 
@@ -71,6 +100,18 @@ async def test_once_shows_the_tool_and_the_answer_and_keeps_the_conversation() -
     assert (status, errors) == (0, "")
     assert output == "> 1+2?\n[calculate(expression='1+2')]\n[→ 3]\n3.\n> thanks\nbye\n"
     assert [m["role"] for m in sent] == ["system", "user", "assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.asyncio
+async def test_other_wire_shows_the_tool_and_keeps_the_conversation() -> None:
+    replies = [anthropic_call("calculate", {"expression": "1+2"}), anthropic_answer("3."), anthropic_answer("bye")]
+    async with Loopback(*replies) as server:
+        arguments = ("chat", "--model", "anthropic:x", "--base-url", server.url, "--once", "1+2?", "--once", "thanks")
+        status, output, errors = await run(*arguments, ANTHROPIC_API_KEY="sk-none")
+        sent = server.requests[-1].json["messages"]
+    assert (status, errors) == (0, "")
+    assert output == "> 1+2?\n[calculate(expression='1+2')]\n[→ 3]\n3.\n> thanks\nbye\n"
+    assert [m["role"] for m in sent] == ["user", "assistant", "user", "assistant", "user"]
 
 
 @pytest.mark.asyncio
@@ -139,6 +180,105 @@ async def test_ctrl_c_stops_the_answer_and_keeps_the_conversation() -> None:
     ]
 
 
+@pytest.mark.parametrize("lines", [[], ["a"]], ids=["at first", "after a turn"])
+def test_ctrl_c_at_the_prompt_ends_the_conversation(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    left = list(lines)
+
+    def prompt(_: str) -> str:
+        if left:
+            return left.pop()
+        signal.raise_signal(signal.SIGINT)  # has to raise here, where the program waits
+        return "said after Ctrl-C"
+
+    model = ScriptedModel(["one"], repeat_last=True)
+    monkeypatch.setattr("builtins.input", prompt)
+    handler = signal.getsignal(signal.SIGINT)
+    assert asyncio.run(chat(model, with_tools=False)) == 0
+    assert [text_of(request.messages[-1].content) for request in model.requests] == lines
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.asyncio
+async def test_text_the_terminal_cannot_show_does_not_end_the_program() -> None:
+    async with Loopback(answer("fjord 北京 ", "ok")) as server:
+        status, output, errors = await run(
+            "chat", "--base-url", f"{server.url}/v1", "--once", "hi", PYTHONIOENCODING="ascii"
+        )
+    assert (status, output, errors) == (0, "> hi\nfjord ?? ok\n", "")
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are different there")
+async def test_reader_that_leaves_ends_the_program_without_a_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    async with Loopback(answer("one")) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "agentcore", "chat", "--base-url", f"{server.url}/v1", "--once", "hi"),
+            stdout=writer,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        os.close(writer)
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, errors) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (["chat", "--local", "--once", "x"], OpenAIChatModel),
+        (["chat", "--local", "--format", "anthropic", "--once", "x"], AnthropicChatModel),
+        (["chat", "--once", "x"], OpenAIChatModel),
+    ],
+    ids=["local", "local anthropic", "no key"],
+)
+def test_local_model_is_talked_to_briefly_in_the_format_asked_for(
+    arguments: Sequence[str], kind: type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen: list[tuple[type, int | None]] = []
+
+    async def stand_in(model: Any, *, options: Any, **_: Any) -> int:
+        chosen.append((type(model), options.max_tokens))
+        return 0
+
+    @asynccontextmanager
+    async def serve() -> AsyncGenerator[Any, None]:
+        yield SimpleNamespace(url="http://127.0.0.1:9", model=MODEL_NAME)
+
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(cli, "chat", stand_in)
+    monkeypatch.setattr(cli, "serve_local_model", serve)
+    monkeypatch.setattr(cli, "local_model_available", lambda: True)
+    assert cli.main(arguments) == 0
+    assert chosen == [(kind, 256)]
+    assert "a tiny model" in capsys.readouterr().err
+
+
+def test_demo_command_ends_with_the_demos_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failed() -> int:
+        return 1
+
+    monkeypatch.setattr(demo_module, "demo", failed)
+    assert cli.main(["demo"]) == 1
+
+
+@pytest.mark.parametrize("tokens", ["0", "-1", "many"])
+def test_answer_of_no_length_is_refused(tokens: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["chat", f"--max-tokens={tokens}", "--once", "x"])
+    assert "is not a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_key_without_a_service_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-mine")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
+    assert cli.main(["chat", "--api-key-env", "MY_KEY", "--once", "x"]) == 2
+    errors = capsys.readouterr().err
+    assert "--model" in errors
+    assert "sk-" not in errors
+
+
 def test_without_keys_and_wheels_two_lines_say_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,14 +312,14 @@ def test_provider_is_the_one_whose_key_is_set(
 ) -> None:
     chosen: list[str] = []
 
-    async def chat(model: Any, **_: Any) -> int:
+    async def stand_in(model: Any, **_: Any) -> int:
         chosen.append(model.name)
         return 0
 
     for other in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(variable, "sk-x")
-    monkeypatch.setattr(cli, "chat", chat)
+    monkeypatch.setattr(cli, "chat", stand_in)
     assert cli.main(["chat", "--once", "x"]) == 0
     assert chosen[0].startswith(name)
 
@@ -196,19 +336,3 @@ def test_interrupt_ends_with_the_shells_status(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cli.asyncio, "run", interrupt)
     monkeypatch.setattr(cli, "_chat", lambda _: None)
     assert cli.main(["chat", "--once", "x"]) == 130
-
-
-@pytest.mark.asyncio
-async def test_local_model_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_model, "local_model_available", lambda: False)
-    with pytest.raises(LocalModelError, match="pip install --no-deps xllamacpp"):
-        async with serve_local_model():
-            pass
-
-
-@pytest.mark.asyncio
-async def test_local_model_that_dies_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_model, "local_model_available", lambda: True)
-    with pytest.raises(LocalModelError, match="did not come up"):
-        async with serve_local_model(["--no-such-option"]):
-            pass
