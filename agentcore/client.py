@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from agentcore.chat import NO_OPTIONS, BatchedChatStream, ChatModel, ChatOptions, ChatRequest, ChatResponse
 from agentcore.context import Reducer, ToolContext
-from agentcore.errors import ConfigurationError, InvalidInputError
+from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostError
 from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest, turn_result
 from agentcore.filters.base import Filter, compose, overridden
 from agentcore.filters.memory import MemoryFilter
 from agentcore.loop import run_loop
-from agentcore.memory.base import BusyPolicy, ChatMemory
-from agentcore.memory.windowed import WindowedChatMemory
+from agentcore.memory.base import BusyPolicy, ChatMemory, record_store
 from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, as_messages
 from agentcore.stream import TurnStream
 from agentcore.tools.batch import BatchResult
@@ -236,6 +235,8 @@ class ChatClient:
         except TimeoutError:
             if not scope.expired():
                 raise
+        except LeaseLostError:  # another process took the conversation over, or it was cleared: this turn was stopped
+            turn.cancelled = True
         # Only this scope ends here: somebody else's cancellation goes on as CancelledError.
         if turn.cancelled:
             return turn_result(turn, "cancelled")
@@ -306,7 +307,7 @@ class Conversation:
     def _store(self) -> ChatMemory:
         store = self._memory.store
         assert store is not None  # ChatClient.conversation has looked
-        return store.store if isinstance(store, WindowedChatMemory) else store
+        return record_store(store)
 
 
 def _resolve_model(model: ChatModel | str) -> ChatModel:

@@ -17,6 +17,7 @@ ErrorKind: TypeAlias = Literal[
     "network",
     "decode",
     "conflict",
+    "storage",
 ]
 
 
@@ -41,6 +42,42 @@ class UnsupportedContentError(AgentCoreError):
 
 class ConversationBusyError(AgentCoreError):
     """Another turn of the same conversation is running and the caller chose not to wait (any longer)."""
+
+    kind = "conflict"
+    retryable = True
+
+
+class StoreError(AgentCoreError):
+    """A store of conversations failed or could not be reached: a full disk, a server that is gone, a newer schema.
+
+    Attributes:
+        retryable: whether the same call may succeed later.
+    """
+
+    kind = "storage"
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class VersionConflictError(AgentCoreError):
+    """Another writer appended since the history was read; nothing was stored. Read again, then decide.
+
+    Attributes:
+        version: the version that the conversation has now.
+    """
+
+    kind = "conflict"
+    retryable = True
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+
+class LeaseLostError(AgentCoreError):
+    """This turn no longer holds its conversation: another took it over, or it was cleared; nothing was stored."""
 
     kind = "conflict"
     retryable = True

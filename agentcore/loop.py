@@ -3,19 +3,15 @@
 from collections.abc import MutableMapping, Sequence
 from typing import Protocol
 
-import anyio
-
 from agentcore.chat import ChatRequest, ToolSchema
 from agentcore.context import ToolContext
 from agentcore.exchange import InvokeResult, LimitName, TurnRequest, turn_result
 from agentcore.filters.base import ChatCall
+from agentcore.memory.finishing import clean_up
 from agentcore.messages import Message, ToolCall, ToolMessage
 from agentcore.pairing import interrupted_result
 from agentcore.tools.batch import BatchResult
 from agentcore.turn import Turn, TurnHistory
-
-CLEANUP_SECONDS = 5.0
-"""How long a cancelled turn may take to store what its tools brought."""
 
 UNFINISHED_REASONS = frozenset({"pause_turn"})
 """Provider words for a reply that goes on when it is sent back (Anthropic Messages API, "pause_turn")."""
@@ -75,8 +71,7 @@ async def _run_batch(
     try:
         batch = await run_tools(calls, request.tools, request.turn.context, request.turn, finished)
     except BaseException:
-        with anyio.move_on_after(CLEANUP_SECONDS, shield=True):
-            await history.append([finished.get(call.id) or interrupted_result(call) for call in calls])
+        await clean_up(history.append([finished.get(call.id) or interrupted_result(call) for call in calls]))
         raise
     await history.append(batch.messages)
     return batch

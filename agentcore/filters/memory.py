@@ -1,28 +1,20 @@
 """MemoryFilter: turns a delta into a whole history on the way in, stores the delta with its reply on the way out."""
 
 import asyncio
-import logging
-from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
-import anyio
 from msgspec.structs import replace
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.exchange import InvokeResult, TurnRequest
 from agentcore.filters.base import ChatCall, Filter, TurnCall
-from agentcore.memory.base import BusyPolicy, ChatMemory, TurnLocking
-from agentcore.memory.history import ConversationHistory
+from agentcore.memory.base import BusyPolicy, ChatMemory, Lease, TurnLocking, record_store
+from agentcore.memory.finishing import clean_up
+from agentcore.memory.history import ConversationHistory, StoreAccess
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.locks import ConversationLocks
 from agentcore.pairing import interrupted_result, with_call_ids
 from agentcore.turn import Turn, TurnHistory
-
-logger = logging.getLogger("agentcore.memory")
-
-CLEANUP_SECONDS = 5.0
-"""How long a broken-off turn may take to store what its reader was given."""
 
 
 class MemoryFilter(Filter):
@@ -48,9 +40,11 @@ class MemoryFilter(Filter):
         self.store = store
         self.on_busy: BusyPolicy = on_busy
         self.busy_timeout = busy_timeout
-        self._locking: TurnLocking = store if isinstance(store, TurnLocking) else ConversationLocks()
+        self._access = StoreAccess(store) if store is not None else None
+        record = record_store(store) if store is not None else None
+        self._locking: TurnLocking = record if isinstance(record, TurnLocking) else ConversationLocks()
 
-    def hold_turn(self, conversation_id: str, turn: Turn | None = None) -> AbstractAsyncContextManager[None]:
+    def hold_turn(self, conversation_id: str, turn: Turn | None = None) -> AbstractAsyncContextManager[Lease | None]:
         """Hold the conversation's place for the length of the block.
 
         Raises:
@@ -65,12 +59,12 @@ class MemoryFilter(Filter):
 
     async def around_turn(self, request: TurnRequest, call_next: TurnCall) -> InvokeResult:
         """Open the turn's history, holding the conversation's place."""
-        conversation_id = request.context.conversation_id
-        if self.store is None or conversation_id is None:
-            request.turn.history = ConversationHistory(InMemoryChatMemory(), request.turn.id)
+        conversation_id, turn = request.context.conversation_id, request.turn
+        if self._access is None or conversation_id is None:
+            turn.history = ConversationHistory(StoreAccess(InMemoryChatMemory()), turn.id, turn.id)
             return await call_next(request)
-        async with self.hold_turn(conversation_id, request.turn):
-            request.turn.history = ConversationHistory(self.store, conversation_id)
+        async with self.hold_turn(conversation_id, turn) as lease:
+            turn.history = ConversationHistory(self._access, conversation_id, turn.id, lease)
             return await call_next(request)
 
     async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
@@ -83,10 +77,11 @@ class MemoryFilter(Filter):
         if turn is not None and turn.history is not None:
             return await _remembered(request, turn, turn.history, call_next)
         conversation_id = request.context.conversation_id
-        if turn is None or self.store is None or conversation_id is None:
+        if turn is None or self._access is None or conversation_id is None:
             return await call_next(request)
-        async with self.hold_turn(conversation_id):
-            return await _remembered(request, turn, ConversationHistory(self.store, conversation_id), call_next)
+        async with self.hold_turn(conversation_id) as lease:
+            history = ConversationHistory(self._access, conversation_id, turn.id, lease)
+            return await _remembered(request, turn, history, call_next)
 
 
 async def _remembered(request: ChatRequest, turn: Turn, history: TurnHistory, call_next: ChatCall) -> ChatResponse:
@@ -99,7 +94,7 @@ async def _remembered(request: ChatRequest, turn: Turn, history: TurnHistory, ca
         if turn.sink is not None:
             partial = turn.sink.partial_reply(cancelled=not isinstance(error, Exception))
             if partial is not None:
-                await _bounded(history.append_reply([partial]))
+                await clean_up(history.append_reply([partial]))
         raise
     message = with_call_ids(response.message, turn.id)
     if message is not response.message:
@@ -110,13 +105,6 @@ async def _remembered(request: ChatRequest, turn: Turn, history: TurnHistory, ca
     except asyncio.CancelledError:
         calls = response.message.tool_calls
         if calls and history.added[-1:] == (response.message,):  # stored, but nobody is left to run the calls
-            await _bounded(history.append([interrupted_result(call) for call in calls]))
+            await clean_up(history.append([interrupted_result(call) for call in calls]))
         raise
     return response
-
-
-async def _bounded(append: Coroutine[Any, Any, None]) -> None:
-    with anyio.move_on_after(CLEANUP_SECONDS, shield=True) as scope:
-        await append
-    if scope.cancelled_caught:
-        logger.error("what an interrupted turn had brought could not be stored within %g s", CLEANUP_SECONDS)

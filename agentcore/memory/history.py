@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from agentcore.errors import InvalidInputError
-from agentcore.memory.base import ChatMemory, ModelView
+from agentcore.memory.base import ChatMemory, Lease, MessageLog, ModelView, record_store
 from agentcore.memory.finishing import finish
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import AssistantMessage, Message, ToolMessage
@@ -13,14 +13,52 @@ from agentcore.pairing import heal, interrupted_result, last_batch, unanswered_c
 logger = logging.getLogger("agentcore.memory")
 
 
+class StoreAccess:
+    """A store and the powers it has, looked up once for all turns.
+
+    Attributes:
+        record: the store that holds the messages.
+        view: decides what of them the model sees; None shows all.
+        log: the record again, if an append to it can be conditional and sent again.
+        instant: its appends never wait, so nothing can come in between.
+    """
+
+    __slots__ = ("instant", "log", "record", "view")
+
+    def __init__(self, store: ChatMemory) -> None:
+        # Asked first: looking for protocols takes microseconds, and a turn without a store makes one of these.
+        if type(store) is InMemoryChatMemory:
+            self.record: ChatMemory = store
+            self.view: ModelView | None = None
+            self.log: MessageLog | None = store
+            self.instant = True
+            return
+        record = record_store(store)
+        self.record = record
+        self.view = store if isinstance(store, ModelView) else None
+        self.log = _log_of(record)
+        self.instant = type(record) is InMemoryChatMemory
+
+
+def _log_of(store: ChatMemory) -> MessageLog | None:
+    if not isinstance(store, MessageLog):
+        return None
+    for part in type(store).__mro__:
+        if "append" in vars(part):
+            break
+        if "add" in vars(part):
+            return None  # a subclass that changes how messages are added does not know of `append`
+    return store
+
+
 class ConversationHistory:
     """The history of one conversation, as one turn reads and extends it. Satisfies `turn.TurnHistory`."""
 
-    def __init__(self, store: ChatMemory, conversation_id: str) -> None:
-        self._store = store
-        self._view = store if isinstance(store, ModelView) else None
-        self._instant = type(store) is InMemoryChatMemory  # its append never waits, so nothing can come in between
+    def __init__(self, access: StoreAccess, conversation_id: str, turn_id: str, lease: Lease | None = None) -> None:
+        self._access = access
         self._conversation_id = conversation_id
+        self._turn_id = turn_id
+        self._lease = lease
         self._added: list[Message] = []
         self._delta: Sequence[Message] = ()
         self._due: tuple[Message, ...] = ()
@@ -41,14 +79,18 @@ class ConversationHistory:
     async def _append(self, messages: Sequence[Message]) -> None:
         if not messages:
             return
-        if self._instant:
-            await self._store.add(self._conversation_id, messages)
-            self._added.extend(messages)
+        if self._access.instant:
+            await self._add(messages)
         else:
             await finish(self._add(messages))
 
     async def _add(self, messages: Sequence[Message]) -> None:
-        await self._store.add(self._conversation_id, messages)
+        if self._access.log is not None:
+            await self._access.log.append(
+                self._conversation_id, messages, turn_id=self._turn_id, position=len(self._added), lease=self._lease
+            )
+        else:
+            await self._access.record.add(self._conversation_id, messages)
         self._added.extend(messages)
 
     async def view(self, delta: Sequence[Message]) -> Sequence[Message]:
@@ -63,10 +105,10 @@ class ConversationHistory:
         """
         again = bool(delta) and self._answered_delta == _key(delta)
         pending = () if again else delta
-        if self._view is not None:
-            stored = await self._view.view(self._conversation_id, pending)
+        if self._access.view is not None:
+            stored = await self._access.view.view(self._conversation_id, pending)
         else:
-            stored = await self._store.get(self._conversation_id)
+            stored = await self._access.record.get(self._conversation_id)
         self._delta = delta
         if again:
             # Calls of the reply that is to be replaced will never run.

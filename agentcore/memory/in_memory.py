@@ -1,23 +1,124 @@
 """InMemoryChatMemory: conversations in this process's memory, an atom to its readers."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import time
+from array import array
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
 from threading import Lock
 
-from agentcore.errors import InvalidInputError
-from agentcore.memory.base import BusyPolicy
+from agentcore.memory.base import (
+    BusyPolicy,
+    ConversationInfo,
+    ConversationPage,
+    Lease,
+    Record,
+    StoredMessage,
+)
+from agentcore.memory.branching import PAUSE, check_fork_point
 from agentcore.memory.locks import ConversationLocks
-from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-
-_MESSAGE_TYPES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))
+from agentcore.memory.paging import ListingOrder, check_limit, make_page, page_key, read_cursor
+from agentcore.memory.refusals import (
+    check_same,
+    check_storable,
+    id_in_use,
+    lease_lost,
+    nothing_to_fork,
+    version_conflict,
+)
+from agentcore.messages import Message, SystemMessage
 
 
 class _Conversation:
-    __slots__ = ("messages", "system_indexes")
+    """Messages in one list; who wrote them, in arrays with one item for each run of messages of one turn."""
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "created_at",
+        "messages",
+        "parent",
+        "positions",
+        "seqs",
+        "starts",
+        "system",
+        "times",
+        "turns",
+        "updated_at",
+        "version",
+    )
+
+    def __init__(self, version: int, now: float) -> None:
+        self.version = version
+        self.created_at = self.updated_at = now
+        self.parent: tuple[str, int] | None = None
         self.messages: list[Message] = []
-        self.system_indexes: list[int] = []
+        self.system: list[int] = []  # where the system messages are
+        self.turns: list[str] = []  # of each run: its turn, index of its first message, that message's seq, position
+        self.starts = array("q")
+        self.seqs = array("q")
+        self.positions = array("q")
+        self.times = array("d")
+
+    def runs_of(self, turn_id: str) -> Iterator[int]:
+        """The runs of a turn, newest first."""
+        turns = self.turns
+        if turn_id not in turns:
+            return
+        for run in range(len(turns) - 1, -1, -1):
+            if turns[run] == turn_id:
+                yield run
+
+    def end_of(self, run: int) -> int:
+        return self.starts[run + 1] if run + 1 < len(self.starts) else len(self.messages)
+
+    def held(self, turn_id: str, position: int, size: int) -> list[Message]:
+        """What the places of a turn from `position` on already hold."""
+        found: dict[int, Message] = {}
+        for run in self.runs_of(turn_id):
+            start = self.starts[run]
+            for index in range(start, self.end_of(run)):
+                place = self.positions[run] + index - start
+                if position <= place < position + size:
+                    found[place] = self.messages[index]
+        return [found[place] for place in sorted(found)]
+
+    def extend(self, messages: Sequence[Message], turn_id: str, position: int, now: float) -> None:
+        index = len(self.messages)
+        goes_on = (
+            self.turns
+            and self.turns[-1] == turn_id
+            and self.positions[-1] + index - self.starts[-1] == position
+            and self.seqs[-1] + index - self.starts[-1] == self.version + 1
+        )
+        if not goes_on:
+            self.turns.append(turn_id)
+            self.starts.append(index)
+            self.seqs.append(self.version + 1)
+            self.positions.append(position)
+            self.times.append(now)
+        for number, message in enumerate(messages, index):
+            if type(message) is SystemMessage:
+                self.system.append(number)
+        self.messages.extend(messages)
+        self.version += len(messages)
+        self.updated_at = now
+
+    def records(self, after: int = 0) -> Iterator[StoredMessage]:
+        for run, turn_id in enumerate(self.turns):
+            start, end, seq = self.starts[run], self.end_of(run), self.seqs[run]
+            for index in range(start + max(0, after - seq + 1), end):
+                offset = index - start
+                yield StoredMessage(
+                    seq + offset, turn_id, self.positions[run] + offset, self.messages[index], self.times[run]
+                )
+
+    def cut(self, to: int) -> None:
+        """Leave only the messages up to the one whose seq is `to`."""
+        keep = sum(1 for record in self.records() if record.seq <= to)
+        del self.messages[keep:]
+        self.system = [index for index in self.system if index < keep]
+        runs = sum(1 for start in self.starts if start < keep)
+        for column in (self.turns, self.starts, self.seqs, self.positions, self.times):
+            del column[runs:]
 
 
 class InMemoryChatMemory:
@@ -25,12 +126,20 @@ class InMemoryChatMemory:
 
     Every `add` is all or nothing and readers never see half of one; one lock guards the memory operations, so threads
     and several event loops may share the object (turns of one conversation must stay on one loop).
+
+    Args:
+        clock: Unix time in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._conversations: dict[str, _Conversation] = {}
+        self._records: dict[str, dict[tuple[str, str], tuple[Record, float | None]]] = {}
         self._lock = Lock()
         self._turns = ConversationLocks()
+        self._clock = clock
+        self._fences = count(1)
+        self._held: dict[str, int] = {}  # the fence of the turn that holds the conversation
+        self._first_version = 0  # what is cleared is forgotten, but no version is given twice
 
     async def get(self, conversation_id: str) -> Sequence[Message]:
         """All messages of a conversation, oldest first."""
@@ -46,7 +155,7 @@ class InMemoryChatMemory:
                 return ()
             messages = conversation.messages
             start = max(0, len(messages) - count)
-            leading = [messages[index] for index in conversation.system_indexes if index < start]
+            leading = [messages[index] for index in conversation.system if index < start]
             return (*leading, *messages[start:])
 
     async def add(self, conversation_id: str, messages: Sequence[Message]) -> None:
@@ -59,40 +168,232 @@ class InMemoryChatMemory:
         if not messages:
             return
         with self._lock:
+            conversation = self._open(conversation_id)
+            conversation.extend(messages, f"add-{conversation.version + 1}", 0, self._clock())
+
+    async def append(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        *,
+        turn_id: str,
+        position: int,
+        lease: Lease | None = None,
+        expected_version: int | None = None,
+    ) -> int:
+        """Append the messages of a turn, once; see `MessageLog.append`."""
+        check_storable(messages)
+        with self._lock:
             conversation = self._conversations.get(conversation_id)
-            if conversation is None:
-                conversation = self._conversations[conversation_id] = _Conversation()
-            held = conversation.messages
-            for index, message in enumerate(messages, len(held)):
-                if type(message) is SystemMessage:
-                    conversation.system_indexes.append(index)
-            held.extend(messages)
+            version = conversation.version if conversation else self._first_version
+            held = conversation.held(turn_id, position, len(messages)) if conversation else []
+            if held:
+                check_same(conversation_id, turn_id, position, held, messages)
+                return version
+            if lease is not None and self._held.get(conversation_id) != lease.fence:
+                raise lease_lost(conversation_id)
+            if expected_version is not None and expected_version != version:
+                raise version_conflict(conversation_id, expected_version, version)
+            if not messages:
+                return version
+            conversation = self._open(conversation_id)
+            conversation.extend(messages, turn_id, position, self._clock())
+            return conversation.version
+
+    async def version(self, conversation_id: str) -> int:
+        """The version of a conversation; see `MessageLog.version`."""
+        with self._lock:
+            conversation = self._conversations.get(conversation_id)
+            return conversation.version if conversation else self._first_version
+
+    async def read(self, conversation_id: str, *, after: int = 0, limit: int | None = None) -> Sequence[StoredMessage]:
+        """Stored messages, oldest first; see `MessageLog.read`."""
+        with self._lock:
+            conversation = self._conversations.get(conversation_id)
+            records = conversation.records(after) if conversation else iter(())
+            return tuple(record for record, _ in zip(records, range(limit), strict=False)) if limit else tuple(records)
 
     async def clear(self, conversation_id: str) -> None:
-        """Forget a conversation."""
+        """Forget a conversation; a turn that is running on it can write no more."""
         with self._lock:
-            self._conversations.pop(conversation_id, None)
+            self._forget(conversation_id)
 
-    def lock_turn(
+    @asynccontextmanager
+    async def lock_turn(
         self,
         conversation_id: str,
         *,
         on_busy: BusyPolicy = "wait",
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a bound on the wait alone, not on the block
         supersede: Callable[[], None] | None = None,
-    ) -> AbstractAsyncContextManager[None]:
+    ) -> AsyncGenerator[Lease]:
         """Keep the turns of one conversation apart; see `TurnLocking.lock_turn`."""
-        return self._turns.lock_turn(conversation_id, on_busy=on_busy, timeout=timeout, supersede=supersede)
+        place = self._turns.lock_turn(conversation_id, on_busy=on_busy, timeout=timeout, supersede=supersede)
+        async with place:
+            with self._lock:
+                conversation = self._conversations.get(conversation_id)
+                version = conversation.version if conversation else self._first_version
+                lease = Lease(conversation_id, next(self._fences), version)
+                self._held[conversation_id] = lease.fence
+            try:
+                yield lease
+            finally:
+                with self._lock:
+                    if self._held.get(conversation_id) == lease.fence:
+                        del self._held[conversation_id]
+
+    async def list_conversations(
+        self,
+        *,
+        limit: int = 50,
+        after: str | None = None,
+        order: ListingOrder = "updated",
+        prefix: str = "",
+    ) -> ConversationPage:
+        """A page of conversations, newest first; see `ConversationListing.list_conversations`."""
+        check_limit(limit)
+        with self._lock:
+            infos = [
+                _info(one, conversation)
+                for one, conversation in self._conversations.items()
+                if conversation.messages and one.startswith(prefix)
+            ]
+        start = read_cursor(after, order) if after is not None else None
+        infos.sort(key=lambda info: page_key(info, order), reverse=True)
+        left = [info for info in infos if start is None or page_key(info, order) < start]
+        return make_page(left[: limit + 1], limit, order)
+
+    async def conversation_info(self, conversation_id: str) -> ConversationInfo | None:
+        """What is known of one conversation; None if it holds no messages."""
+        with self._lock:
+            conversation = self._conversations.get(conversation_id)
+            return _info(conversation_id, conversation) if conversation and conversation.messages else None
+
+    async def delete_inactive(self, older_than: float) -> int:
+        """Forget the conversations that have not changed for `older_than` seconds; see `ConversationListing`."""
+        with self._lock:
+            before = self._clock() - older_than
+            old = [
+                one
+                for one, conversation in self._conversations.items()
+                if one not in self._held and conversation.updated_at < before
+            ]
+            for one in old:
+                self._forget(one)
+            return len(old)
+
+    async def fork(self, conversation_id: str, new_id: str, *, at: int | None = None) -> ConversationInfo:
+        """Begin a conversation with messages of another; see `Branching.fork`."""
+        with self._lock:
+            source = self._conversations.get(conversation_id)
+            if source is None or not source.messages:
+                raise nothing_to_fork(conversation_id)
+            target = self._conversations.get(new_id)
+            if target is not None and target.messages:
+                raise id_in_use(new_id)
+            last = source.seqs[-1] + len(source.messages) - source.starts[-1] - 1
+            if at is None:
+                at = last
+            else:
+                check_fork_point(conversation_id, tuple(source.records()), at, self._pauses(conversation_id))
+            copy = _Conversation(0, self._clock())
+            copy.parent = (conversation_id, at)
+            copy.messages, copy.system, copy.turns = list(source.messages), list(source.system), list(source.turns)
+            copy.starts, copy.seqs = source.starts[:], source.seqs[:]
+            copy.positions, copy.times = source.positions[:], source.times[:]
+            copy.cut(at)
+            copy.version = max(at, target.version if target else self._first_version)
+            self._conversations[new_id] = copy
+            for name, (record, expiry) in self._records.get(conversation_id, {}).items():
+                if record.seq is not None and record.seq <= at:
+                    self._records.setdefault(new_id, {})[name] = (record, expiry)
+            return _info(new_id, copy)
+
+    async def rollback(self, conversation_id: str, *, to: int) -> None:
+        """Take back everything after `to`; see `Branching.rollback`."""
+        with self._lock:
+            conversation = self._conversations.get(conversation_id)
+            records = tuple(conversation.records()) if conversation else ()
+            if to != 0:
+                check_fork_point(conversation_id, records, to, self._pauses(conversation_id))
+            if conversation is None:
+                return
+            conversation.cut(to)
+            self._held.pop(conversation_id, None)
+            kept = self._records.get(conversation_id, {})
+            for name in [name for name, (record, _) in kept.items() if record.seq is not None and record.seq > to]:
+                del kept[name]
+
+    async def put_record(
+        self,
+        conversation_id: str,
+        kind: str,
+        key: str,
+        body: str,
+        *,
+        seq: int | None = None,
+        if_absent: bool = False,
+        expires_in: float | None = None,
+    ) -> bool:
+        """Keep a record with a conversation; see `RecordKeeping.put_record`."""
+        with self._lock:
+            if if_absent and self._find(conversation_id, kind, key) is not None:
+                return False
+            now = self._clock()
+            record = Record(kind=kind, key=key, body=body, seq=seq, created_at=now)
+            expiry = None if expires_in is None else now + expires_in
+            self._records.setdefault(conversation_id, {})[kind, key] = (record, expiry)
+            return True
+
+    async def get_record(self, conversation_id: str, kind: str, key: str) -> Record | None:
+        """One record; None if there is none, or it has expired."""
+        with self._lock:
+            return self._find(conversation_id, kind, key)
+
+    async def take_record(self, conversation_id: str, kind: str, key: str) -> Record | None:
+        """Read a record and remove it in one step."""
+        with self._lock:
+            found = self._find(conversation_id, kind, key)
+            if found is not None:
+                del self._records[conversation_id][kind, key]
+            return found
+
+    async def list_records(self, conversation_id: str, kind: str) -> Sequence[Record]:
+        """All records of a kind, by `seq` (those without first), then by key."""
+        with self._lock:
+            names = [name for name in self._records.get(conversation_id, {}) if name[0] == kind]
+            found = [record for name in names if (record := self._find(conversation_id, *name)) is not None]
+        return sorted(found, key=lambda record: (record.seq or 0, record.key))
+
+    def _open(self, conversation_id: str) -> _Conversation:
+        conversation = self._conversations.get(conversation_id)
+        if conversation is None:
+            conversation = self._conversations[conversation_id] = _Conversation(self._first_version, self._clock())
+        return conversation
+
+    def _forget(self, conversation_id: str) -> None:
+        conversation = self._conversations.pop(conversation_id, None)
+        if conversation is not None:
+            self._first_version = max(self._first_version, conversation.version)
+        self._records.pop(conversation_id, None)
+        self._held.pop(conversation_id, None)
+
+    def _find(self, conversation_id: str, kind: str, key: str) -> Record | None:
+        record, expiry = self._records.get(conversation_id, {}).get((kind, key), (None, None))
+        return None if expiry is not None and expiry <= self._clock() else record
+
+    def _pauses(self, conversation_id: str) -> set[int]:
+        kept = self._records.get(conversation_id, {})
+        return {record.seq for record, _ in kept.values() if record.kind == PAUSE and record.seq is not None}
 
 
-def check_storable(messages: Sequence[Message]) -> None:
-    """Refuse anything that is not a message before any of it is stored.
-
-    Raises:
-        InvalidInputError: naming the index and the type of what was given.
-    """
-    for index, message in enumerate(messages):
-        if type(message) not in _MESSAGE_TYPES:
-            raise InvalidInputError(
-                f"item {index} to store is a {type(message).__name__}, not a message; nothing was stored"
-            )
+def _info(conversation_id: str, conversation: _Conversation) -> ConversationInfo:
+    parent_id, parent_seq = conversation.parent or (None, None)
+    return ConversationInfo(
+        conversation_id=conversation_id,
+        version=conversation.version,
+        created_at=conversation.created_at,
+        updated_at=conversation.updated_at,
+        parent_id=parent_id,
+        parent_seq=parent_seq,
+    )

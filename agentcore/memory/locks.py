@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from agentcore.errors import ConversationBusyError
-from agentcore.memory.base import BusyPolicy
+from agentcore.memory.base import BusyPolicy, Lease
 
 
 class _Place:
@@ -36,7 +36,7 @@ class ConversationLocks:
         on_busy: BusyPolicy = "wait",
         timeout: float | None = None,  # noqa: ASYNC109 - a bound on the wait alone, not on the block
         supersede: Callable[[], None] | None = None,
-    ) -> AsyncGenerator[None]:
+    ) -> AsyncGenerator[Lease | None]:
         """See `TurnLocking.lock_turn`."""
         place = self._places.get(conversation_id)
         if place is None:
@@ -54,7 +54,7 @@ class ConversationLocks:
         try:
             await _acquire(place, conversation_id, timeout)
             try:
-                yield
+                yield None
             finally:
                 place.lock.release()
         finally:

@@ -1,11 +1,9 @@
 """WindowedChatMemory: how much of a history reaches the model, cut so that nothing is torn apart."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 
 from agentcore.errors import ConfigurationError
-from agentcore.memory.base import BusyPolicy, ChatMemory, TailReading, TurnLocking
-from agentcore.memory.locks import ConversationLocks
+from agentcore.memory.base import ChatMemory, TailReading
 from agentcore.messages import Message, SystemMessage, ToolMessage, UserMessage
 from agentcore.pairing import unanswered_calls
 
@@ -49,7 +47,6 @@ class WindowedChatMemory:
         self.store = store
         self.max_messages = max_messages
         self._tail = store if isinstance(store, TailReading) else None
-        self._locking: TurnLocking = store if isinstance(store, TurnLocking) else ConversationLocks()
 
     async def get(self, conversation_id: str) -> Sequence[Message]:
         """The window: what the model would see if nothing new were said."""
@@ -82,14 +79,3 @@ class WindowedChatMemory:
     async def clear(self, conversation_id: str) -> None:
         """Forget the conversation in the underlying store."""
         await self.store.clear(conversation_id)
-
-    def lock_turn(
-        self,
-        conversation_id: str,
-        *,
-        on_busy: BusyPolicy = "wait",
-        timeout: float | None = None,
-        supersede: Callable[[], None] | None = None,
-    ) -> AbstractAsyncContextManager[None]:
-        """Keep the turns of one conversation apart, by the underlying store's lock if it has one."""
-        return self._locking.lock_turn(conversation_id, on_busy=on_busy, timeout=timeout, supersede=supersede)

@@ -1,0 +1,143 @@
+"""One turn at a time per conversation, over every process that shares the store: leases by the store's clock."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import anyio
+
+from agentcore.errors import ConversationBusyError, StoreError
+from agentcore.memory.base import BusyPolicy, Lease
+from agentcore.memory.locks import ConversationLocks
+
+logger = logging.getLogger("agentcore.memory")
+
+LEASE_SECONDS = 30.0
+"""How long a place stays taken after its holder was last heard of."""
+
+RELEASE_SECONDS = 5.0
+_FIRST_WAIT = 0.02
+_LONGEST_WAIT = 1.0
+
+
+class Leasing(Protocol):
+    """The three statements that a store needs for leases; each is atomic and goes by the store's clock."""
+
+    async def take_lease(self, conversation_id: str, seconds: float, *, steal: bool = False) -> Lease | None:
+        """Take the conversation for `seconds`; None if somebody holds it, unless it is to be stolen."""
+        ...
+
+    async def renew_lease(self, lease: Lease, seconds: float) -> bool:
+        """Hold it for `seconds` from now; False if it is no longer ours."""
+        ...
+
+    async def release_lease(self, lease: Lease) -> None:
+        """Let go of it, if it is still ours."""
+        ...
+
+
+class LeasedTurns:
+    """Turn locks for a store with leases: in order within the process, by lease between processes.
+
+    Args:
+        store: where the leases are.
+        seconds: how long a lease lasts; it is renewed three times in that time.
+    """
+
+    def __init__(self, store: Leasing, *, seconds: float = LEASE_SECONDS) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._local = ConversationLocks()
+
+    @asynccontextmanager
+    async def lock_turn(
+        self,
+        conversation_id: str,
+        *,
+        on_busy: BusyPolicy = "wait",
+        timeout: float | None = None,  # noqa: ASYNC109 - a bound on the wait alone, not on the block
+        supersede: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[Lease]:
+        """See `TurnLocking.lock_turn`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        local = self._local.lock_turn(conversation_id, on_busy=on_busy, timeout=timeout, supersede=supersede)
+        async with local:
+            lease = await self._take(conversation_id, on_busy, deadline)
+            taken = time.monotonic()
+            keeper = asyncio.ensure_future(self._keep(lease, taken, supersede))
+            try:
+                yield lease
+            finally:
+                keeper.cancel()
+                await self._release(lease, keeper)
+
+    async def _take(self, conversation_id: str, on_busy: BusyPolicy, deadline: float | None) -> Lease:
+        steal, wait = on_busy == "supersede", _FIRST_WAIT
+        while True:
+            lease = await self._take_surely(conversation_id, steal)
+            if lease is not None:
+                return lease
+            if on_busy == "reject":
+                raise ConversationBusyError(
+                    f"conversation {conversation_id!r} has a running turn in another process; wait for it, or call "
+                    "with on_busy='wait'"
+                )
+            pause = random.uniform(wait / 2, wait)  # noqa: S311 - spreads the waiting, keeps no secret
+            if deadline is not None and time.monotonic() + pause > deadline:
+                raise ConversationBusyError(
+                    f"conversation {conversation_id!r} was still busy in another process when the time to wait was "
+                    "over; raise the timeout or try again later"
+                )
+            await asyncio.sleep(pause)
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+    async def _take_surely(self, conversation_id: str, steal: bool) -> Lease | None:
+        """Take it, or give it back if we are cancelled while it is being taken: else nobody could have it for long."""
+        task = asyncio.ensure_future(self._store.take_lease(conversation_id, self._seconds, steal=steal))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with anyio.move_on_after(RELEASE_SECONDS, shield=True):
+                try:
+                    lease = await task
+                    if lease is not None:
+                        await self._store.release_lease(lease)
+                except StoreError as error:
+                    logger.warning("conversation %r: a lease could not be given back: %s", conversation_id, error)
+            if not task.done():
+                task.cancel()
+            raise
+
+    async def _keep(self, lease: Lease, taken: float, lost: Callable[[], None] | None) -> None:
+        """Renew until cancelled; tell the turn when it has lost its place."""
+        sure_until = taken + self._seconds
+        while True:
+            await asyncio.sleep(self._seconds / 3)
+            asked = time.monotonic()
+            try:
+                held = await self._store.renew_lease(lease, self._seconds)
+                sure_until = asked + self._seconds if held else sure_until
+            except StoreError as error:
+                held = asked < sure_until
+                logger.warning("conversation %r: its lease was not renewed: %s", lease.conversation_id, error)
+            if not held:
+                logger.warning("conversation %r: the turn lost its place and is stopped", lease.conversation_id)
+                if lost is not None:
+                    lost()
+                return
+
+    async def _release(self, lease: Lease, keeper: "asyncio.Task[None]") -> None:
+        with anyio.move_on_after(RELEASE_SECONDS, shield=True) as scope:
+            await asyncio.wait([keeper])
+            try:
+                await self._store.release_lease(lease)
+            except StoreError as error:
+                logger.warning("conversation %r: its lease runs out by itself: %s", lease.conversation_id, error)
+        if scope.cancelled_caught:
+            logger.warning("conversation %r: its lease runs out by itself: the store is slow", lease.conversation_id)
+        if not keeper.cancelled() and keeper.exception() is not None:
+            raise keeper.exception() or AssertionError  # pragma: no cover
