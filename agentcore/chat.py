@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,6 +12,8 @@ from agentcore.events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDel
 from agentcore.messages import AssistantMessage, FinishReason, Message
 from agentcore.turn import Turn
 from agentcore.usage import UNKNOWN_USAGE, Usage
+
+T = TypeVar("T")
 
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -38,6 +40,19 @@ class ToolDefinition(Struct, frozen=True):
     strict: bool | None = None
 
 
+class PromptCache(Struct, frozen=True, kw_only=True):
+    """How a provider should keep the beginning of a prompt, which later calls then need not pay in full.
+
+    Attributes:
+        ttl: how long it should be kept at least; the provider's shortest time if not said, its nearest if it has no
+            such time.
+        key: a text that calls with the same beginning share, by which the provider finds its cache.
+    """
+
+    ttl: Literal["5m", "30m", "1h", "24h"] | None = None
+    key: str | None = None
+
+
 class ChatOptions(Struct, frozen=True, kw_only=True):
     """Settings of a model call. `None` means: not said, so the next level (client, model, provider) decides.
 
@@ -49,6 +64,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         response_format: `"json"`, a JSON Schema (a dict), or a type to be answered in (msgspec Struct, dataclass,
             TypedDict, Pydantic model).
         reasoning_effort: how long the model may think, in neutral words; the codec maps it.
+        prompt_cache: ask for the prompt to be cached, where that has to be asked for (`PromptCache()`); providers that
+            cache by themselves take the key and the time. What was cached is in `Usage`.
         metadata: short texts that the provider keeps with the request.
         timeout: seconds of silence tolerated: while connecting, before the first byte, and between two events of a
             stream. It limits silence, not length.
@@ -65,6 +82,7 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     response_format: Any = None
     reasoning_effort: ReasoningEffort | None = None
+    prompt_cache: PromptCache | None = None
     metadata: dict[str, str] | None = None
     timeout: float | None = None
     extra: dict[str, Any] = field(default_factory=lambda: dict[str, Any]())
@@ -126,6 +144,16 @@ class ChatResponse(Struct, frozen=True):
     def text(self) -> str:
         """The answer's text, empty if there is none."""
         return self.message.content or ""
+
+    def parse(self, type_: type[T]) -> T:
+        """The answer as a value of the type that `ChatOptions.response_format` asked for.
+
+        Raises:
+            OutputError: the answer is not of that type, or was cut.
+        """
+        from agentcore.structured import parse_output
+
+        return parse_output(self.text, type_)
 
 
 class ChatStream(Protocol):

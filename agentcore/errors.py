@@ -40,6 +40,20 @@ class UnsupportedContentError(AgentCoreError):
     """A codec cannot carry a part; content is never dropped in silence."""
 
 
+class OutputError(AgentCoreError, ValueError):
+    """A model's answer is not of the type that was asked for.
+
+    Attributes:
+        text: the answer.
+    """
+
+    kind = "decode"
+
+    def __init__(self, message: str, *, text: str) -> None:
+        super().__init__(message)
+        self.text = text
+
+
 class ConversationBusyError(AgentCoreError):
     """Another turn of the same conversation is running and the caller chose not to wait (any longer)."""
 

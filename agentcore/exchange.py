@@ -1,7 +1,7 @@
 """What goes into a turn and what comes out of it: the request, its limits, the result."""
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -10,6 +10,8 @@ from agentcore.context import ToolContext
 from agentcore.messages import AssistantMessage, FinishReason, Message, ToolMessage, text_of
 from agentcore.turn import Turn
 from agentcore.usage import UNKNOWN_USAGE, Usage
+
+T = TypeVar("T")
 
 TurnStatus: TypeAlias = Literal["completed", "paused", "limit", "cancelled", "blocked"]
 """How a turn ended. Only `completed` is a full answer; the others keep everything done so far."""
@@ -86,6 +88,16 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
         if self.direct_text is not None:
             return self.direct_text
         return (self.message.content if self.message is not None else None) or ""
+
+    def parse(self, type_: type[T]) -> T:
+        """The answer as a value of the type that `ChatOptions.response_format` asked for.
+
+        Raises:
+            OutputError: the answer is not of that type, was cut, or there is none (see `status`).
+        """
+        from agentcore.structured import parse_output
+
+        return parse_output(self.text, type_)
 
 
 def turn_result(

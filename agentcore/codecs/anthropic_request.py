@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from agentcore.chat import ChatOptions, ChatRequest, ToolSchema
 from agentcore.codecs.anthropic_replay import kept_blocks, without_last_thinking, without_open_server_tools
-from agentcore.codecs.anthropic_settings import put_extra, put_settings
+from agentcore.codecs.anthropic_settings import put_extra, put_prompt_cache, put_settings
 from agentcore.codecs.shared import LegalIds
 from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
@@ -81,6 +81,8 @@ def request_body(
         if choice is not None:
             body["tool_choice"] = choice
     put_settings(body, options)
+    if options.prompt_cache is not None:
+        put_prompt_cache(body, options.prompt_cache)
     if stream:
         body["stream"] = True
     put_extra(body, options)

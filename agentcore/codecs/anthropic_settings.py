@@ -22,8 +22,9 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from agentcore.chat import ChatOptions, ReasoningEffort
-from agentcore.codecs.shared import encode_json
+from agentcore.chat import ChatOptions, PromptCache, ReasoningEffort
+from agentcore.codecs.shared import cache_control, encode_json
+from agentcore.structured import output_schema
 
 logger = logging.getLogger("agentcore.codecs")
 
@@ -105,6 +106,22 @@ def put_settings(body: dict[str, Any], options: ChatOptions) -> None:
             logger.warning("Anthropic Messages keeps only the metadata user_id; left out: %s", ", ".join(others))
     if options.response_format is not None:
         _put_response_format(body, options.response_format, family)
+
+
+def put_prompt_cache(body: dict[str, Any], wanted: PromptCache) -> None:
+    """Ask for the prompt to be kept: tools and system text, which conversations share, and all of it, which this one
+    goes on with. The second mark stands at the top, so that no message changes when the next one follows.
+
+    Source: Anthropic platform documentation, "Prompt caching": a prompt is tools, system, messages, in this order; a
+    mark keeps what stands before it; at most four marks.
+    """
+    mark = cache_control(wanted)
+    if "system" in body:
+        body["system"] = [{"type": "text", "text": body["system"], "cache_control": mark}]
+    elif body.get("tools"):
+        *others, last = cast("list[dict[str, Any]]", body["tools"])
+        body["tools"] = [*others, {**last, "cache_control": mark}]
+    body["cache_control"] = mark
 
 
 def put_extra(body: dict[str, Any], options: ChatOptions) -> None:
@@ -197,12 +214,7 @@ def _put_response_format(body: dict[str, Any], wanted: Any, family: Family | Non
     if wanted == "json":
         _instruct(body, "Answer with one JSON value and nothing else.")
         return
-    if isinstance(wanted, dict):
-        schema = cast("dict[str, Any]", wanted)
-    else:
-        from agentcore.schema import schema_of
-
-        schema = schema_of(wanted)
+    schema = output_schema(wanted)
     enforced = None if family is not None and not family.has_output_format else _enforceable(schema)
     if enforced is None:
         text = encode_json(schema).decode()

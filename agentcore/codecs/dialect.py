@@ -20,6 +20,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
         response_format: what kind of structured output the endpoint has natively.
         parallel_flag: `parallel_tool_calls` is understood.
         strict_tools: `strict` on functions is understood.
+        prompt_cache: how a prompt is asked to be cached: OpenAI's key and retention, OpenRouter's `cache_control` mark,
+            or not at all.
         call_id: pattern and length of call ids.
         images, audio, files: parts the endpoint can carry.
     """
@@ -35,6 +37,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     response_format: Literal["json_schema", "json_object", "none"] = "json_schema"
     parallel_flag: bool = True
     strict_tools: bool = True
+    prompt_cache: Literal["openai", "cache_control", "none"] = "none"
     call_id: str = r"[a-zA-Z0-9_.:-]+"
     call_id_length: int = 40
     images: bool = True
@@ -42,4 +45,4 @@ class Dialect(Struct, frozen=True, kw_only=True):
     files: bool = True
 
 
-OPENAI = Dialect()
+OPENAI = Dialect(prompt_cache="openai")

@@ -3,16 +3,14 @@
 import re
 from typing import Any, cast
 
-import msgspec
 from msgspec import Struct
 
-from agentcore.codecs.shared import as_int, as_text, decode_json, encode_json, excerpt
-from agentcore.errors import DecodeError, ErrorKind, ProviderError
+from agentcore.codecs.shared import as_int, as_text, encode_json, excerpt, json_or_none
+from agentcore.errors import ErrorKind, ProviderError
 
 _MAX_MESSAGE = 300
 _ERROR_KEYS = ("error", "errors", "message", "detail", "msg", "error_msg", "error_message")
 
-_any_value: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
 
 _BY_STATUS: dict[int, ErrorKind] = {
     400: "invalid_request",
@@ -143,9 +141,10 @@ def failure_error(
 
 def read_failure(body: bytes, status: int | None = None) -> Failure:
     """The text and the words of an error body of any known shape."""
+    value = json_or_none(body)  # not an error of its own: that would quote the body, and the body may quote the key
     try:
-        return failure_of(decode_json(body, _any_value, cast("type[Any]", Any), mend=True), body)
-    except (DecodeError, RecursionError):
+        return Failure(_plain(body, status)) if value is None else failure_of(value, body)
+    except RecursionError:
         return Failure(_plain(body, status))
 
 

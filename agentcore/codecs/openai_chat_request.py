@@ -6,9 +6,9 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from agentcore.chat import ChatOptions, ChatRequest, ToolSchema
+from agentcore.chat import ChatOptions, ChatRequest, PromptCache, ToolSchema
 from agentcore.codecs.dialect import Dialect
-from agentcore.codecs.shared import LegalIds, encode_json
+from agentcore.codecs.shared import LegalIds, cache_control, encode_json
 from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
     AssistantMessage,
@@ -24,6 +24,7 @@ from agentcore.messages import (
     UserMessage,
 )
 from agentcore.pairing import heal
+from agentcore.structured import output_schema
 
 logger = logging.getLogger("agentcore.codecs")
 
@@ -68,6 +69,8 @@ def request_body(
     _put_settings(body, options, dialect)
     if options.response_format is not None:
         _put_response_format(body, options.response_format, dialect)
+    if options.prompt_cache is not None:
+        body.update(prompt_cache_fields(options.prompt_cache, dialect))
     if stream:
         body["stream"] = True
         if dialect.stream_usage:
@@ -274,6 +277,22 @@ def _put_settings(body: dict[str, Any], options: ChatOptions, dialect: Dialect) 
             logger.warning("%s has no setting for reasoning_effort; it was left out", model)
 
 
+def prompt_cache_fields(wanted: PromptCache, dialect: Dialect) -> dict[str, Any]:
+    """What asks the service to keep the prompt; empty where it does so by itself, or never.
+
+    Sources: OpenAI API reference, `prompt_cache_key` and `prompt_cache_retention`; OpenRouter API, `cache_control`.
+    """
+    fields: dict[str, Any] = {}
+    if dialect.prompt_cache == "openai":
+        if wanted.key is not None:
+            fields["prompt_cache_key"] = wanted.key
+        if wanted.ttl == "24h":
+            fields["prompt_cache_retention"] = "24h"
+    elif dialect.prompt_cache == "cache_control":
+        fields["cache_control"] = cache_control(wanted)
+    return fields
+
+
 def _put_response_format(body: dict[str, Any], wanted: Any, dialect: Dialect) -> None:
     if wanted == "json":
         if dialect.response_format == "none":
@@ -281,9 +300,7 @@ def _put_response_format(body: dict[str, Any], wanted: Any, dialect: Dialect) ->
         else:
             body["response_format"] = {"type": "json_object"}
         return
-    from agentcore.schema import schema_of
-
-    schema = cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else schema_of(wanted)
+    schema = output_schema(wanted)
     if dialect.response_format == "json_schema":
         strict = _strict(schema)
         name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from agentcore.chat import ChatRequest
+from agentcore.chat import ChatRequest, PromptCache
 from agentcore.errors import DecodeError
 from agentcore.messages import AssistantMessage, ToolCall
 
@@ -109,6 +109,17 @@ def as_text(value: object) -> str | None:
 _json_value: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
 
 
+def cache_control(wanted: PromptCache) -> dict[str, Any]:
+    """The mark up to which Anthropic, and who speaks its words, keeps a prompt: for five minutes or an hour.
+
+    Source: Anthropic platform documentation, "Prompt caching".
+    """
+    mark: dict[str, Any] = {"type": "ephemeral"}
+    if wanted.ttl is not None:
+        mark["ttl"] = "5m" if wanted.ttl == "5m" else "1h"
+    return mark
+
+
 def parse_arguments(raw: object) -> tuple[dict[str, Any], str | None]:
     """Tool-call arguments as a service sends them: the arguments, and the raw text if they are not an object.
 
@@ -136,6 +147,11 @@ def parse_arguments(raw: object) -> tuple[dict[str, Any], str | None]:
 def is_complete_json(raw: str) -> bool:
     """Whether a text is one whole JSON value."""
     return raw.strip() == "null" or _loads(raw) is not None
+
+
+def json_or_none(body: bytes) -> Any:
+    """The JSON value of a body, broken characters in it replaced; None if it is no JSON (or null)."""
+    return _loads(body.removeprefix(_BOM).decode("utf-8", "replace"))
 
 
 def _loads(text: str) -> Any:

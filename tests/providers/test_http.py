@@ -16,11 +16,19 @@ import httpx_aiohttp
 import pytest
 import pytest_asyncio
 
-from agentcore import ChatOptions, ChatRequest, ConfigurationError, OpenAIChatModel, ProviderError, UserMessage
+from agentcore import (
+    ChatOptions,
+    ChatRequest,
+    ConfigurationError,
+    OpenAIChatModel,
+    ProviderError,
+    TextDelta,
+    UserMessage,
+)
 from agentcore.providers import http_model
 from agentcore.providers.http import own_client, request_url, shown_url, without_frames
 from agentcore.providers.pool import PooledTransport
-from tests.support.loopback import CLOSE, DONE, HANG, RESET, Loopback, chunk, completion, json_reply, sse
+from tests.support.loopback import CLOSE, DONE, HANG, RESET, Loopback, chunk, completion, json_reply, reply, sse
 
 KEY = "sk-live-0123456789abcdefXYZ"
 REQUEST = ChatRequest([UserMessage("hi")])
@@ -62,10 +70,39 @@ async def test_request_goes_out_as_the_contract_says(client: Any) -> None:
     assert len(names) == len(set(names))
 
 
+def needs(client: Any, encoding: str) -> None:
+    if client is not None and encoding not in client.headers["accept-encoding"]:
+        pytest.skip(f"{type(client).__module__} does not ask for {encoding}")
+
+
 @pytest.mark.asyncio
-async def test_gzip_body_is_read(client: Any) -> None:
-    async with Loopback(json_reply(completion("zipped"), gzip=True)) as server, model_at(server, client) as model:
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+async def test_compressed_body_is_read(client: Any, encoding: str) -> None:
+    needs(client, encoding)
+    answer = json_reply(completion("zipped"), encoding=encoding)
+    async with Loopback(answer) as server, model_at(server, client) as model:
         assert (await model.chat(REQUEST)).text == "zipped"
+    assert encoding in server.requests[0].headers["accept-encoding"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+async def test_compressed_stream_is_read(client: Any, encoding: str) -> None:
+    needs(client, encoding)
+    events = b"".join((chunk("zip"), chunk("ped"), chunk(finish="stop"), b"data: [DONE]\n\n"))
+    stream = reply(events, content_type="text/event-stream", encoding=encoding)
+    async with Loopback(stream) as server, model_at(server, client) as model, model.stream(REQUEST) as got:
+        assert "".join([event.text async for event in got if isinstance(event, TextDelta)]) == "zipped"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+async def test_compressed_error_is_read(client: Any, encoding: str) -> None:
+    needs(client, encoding)
+    refusal = json_reply({"error": {"message": "no such model"}}, status=404, encoding=encoding)
+    async with Loopback(refusal) as server, model_at(server, client) as model:
+        with pytest.raises(ProviderError, match="no such model"):
+            await model.chat(REQUEST)
 
 
 @pytest.mark.asyncio

@@ -8,13 +8,24 @@ A reply is a list of steps: bytes are sent as one write, an `asyncio.Event` is w
 """
 
 import asyncio
-import gzip as _gzip
+import gzip
 import json
 import socket
 import ssl
 import struct
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias
+
+import brotli
+import zstandard
+
+_ENCODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.compress,
+}
 
 RESET: Literal["reset"] = "reset"
 CLOSE: Literal["close"] = "close"
@@ -164,20 +175,22 @@ def reply(
     status: int = 200,
     content_type: str = "application/json",
     headers: Mapping[str, str] | None = None,
-    gzip: bool = False,
+    encoding: str | None = None,
 ) -> Reply:
-    """A whole reply with its length."""
-    if gzip:
-        body = _gzip.compress(body)
-        headers = {**(headers or {}), "content-encoding": "gzip"}
+    """A whole reply with its length; `encoding` names a `content-encoding` to compress it with."""
+    if encoding is not None:
+        body = _ENCODERS[encoding](body)
+        headers = {**(headers or {}), "content-encoding": encoding}
     lines = [f"HTTP/1.1 {status} X", f"content-type: {content_type}", f"content-length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     return ["\r\n".join([*lines, "", ""]).encode() + body]
 
 
-def json_reply(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, gzip: bool = False) -> Reply:
+def json_reply(
+    value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, encoding: str | None = None
+) -> Reply:
     """A whole JSON reply."""
-    return reply(json.dumps(value).encode(), status=status, headers=headers, gzip=gzip)
+    return reply(json.dumps(value).encode(), status=status, headers=headers, encoding=encoding)
 
 
 def completion(text: str = "ok") -> dict[str, Any]:
