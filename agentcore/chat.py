@@ -110,6 +110,7 @@ class ChatRequest(Struct, frozen=True):
         tools: what `@tool` returns, or anything else with the three attributes of `ToolSchema`.
         context: the request-scoped mapping that filters read.
         turn: the turn this call belongs to; None for a call of its own, which is neither stored nor streamed.
+        model: the model to ask, instead of the client's.
     """
 
     messages: Sequence[Message]
@@ -117,6 +118,7 @@ class ChatRequest(Struct, frozen=True):
     options: ChatOptions = NO_OPTIONS
     context: ToolContext = ToolContext()
     turn: Turn | None = None
+    model: "ChatModel | None" = None
 
 
 class ChatResponse(Struct, frozen=True):

@@ -70,6 +70,7 @@ class ChatClient:
         max_result_chars: int | None = None,
     ) -> None:
         self._model = _resolve_model(model)
+        self._named_models: dict[str, ChatModel] = {}  # of the calls that named another
         self._system = SystemMessage(system) if system else None
         self._options = options or NO_OPTIONS
         self._limits = limits
@@ -96,6 +97,7 @@ class ChatClient:
         tool_context: Mapping[str, Any] | None = None,
         options: ChatOptions | None = None,
         limits: Limits | None = None,
+        model: ChatModel | str | None = None,
     ) -> InvokeResult:
         """Run one turn: model calls and tools until the model answers.
 
@@ -105,6 +107,8 @@ class ChatClient:
             tool_context: the mapping that tools and filters read.
             options: settings for this turn, over the client's.
             limits: bounds of this turn, instead of the client's.
+            model: the model of this turn, instead of the client's: of any provider, since the history is neutral. A
+                model string is made into a model once, and closed with the client.
 
         Returns:
             The result; see its `status` for how the turn ended.
@@ -114,7 +118,7 @@ class ChatClient:
             ConversationBusyError: another turn of the conversation is running and this one does not wait.
             ProviderError: the model failed. What tools did before is stored; the failed call left no trace.
         """
-        return await self._run_turn(self._request(messages, conversation_id, tool_context, options, limits))
+        return await self._run_turn(self._request(messages, conversation_id, tool_context, options, limits, model))
 
     def stream(
         self,
@@ -124,12 +128,13 @@ class ChatClient:
         tool_context: Mapping[str, Any] | None = None,
         options: ChatOptions | None = None,
         limits: Limits | None = None,
+        model: ChatModel | str | None = None,
     ) -> TurnStream:
         """Run one turn and read along: `async with client.stream(…) as turn: async for event in turn: …`.
 
         Arguments and errors are those of `invoke`; errors come out of the iteration.
         """
-        request = self._request(messages, conversation_id, tool_context, options, limits)
+        request = self._request(messages, conversation_id, tool_context, options, limits, model)
         return TurnStream(partial(self._run_turn, request), request.turn, self._transforms)
 
     async def invoke_chat(
@@ -139,6 +144,7 @@ class ChatClient:
         conversation_id: str | None = None,
         tool_context: Mapping[str, Any] | None = None,
         options: ChatOptions | None = None,
+        model: ChatModel | str | None = None,
     ) -> ChatResponse:
         """One model call through the chat filters; the tools are shown to the model, none is run.
 
@@ -149,9 +155,9 @@ class ChatClient:
             InvalidInputError: no messages, or messages that cannot follow the history; nothing was stored.
             ProviderError: the model failed.
         """
-        request = self._request(messages, conversation_id, tool_context, options, None)
+        request = self._request(messages, conversation_id, tool_context, options, None, model)
         return await self._chat(
-            ChatRequest(request.messages, request.tools, request.options, request.context, request.turn)
+            ChatRequest(request.messages, request.tools, request.options, request.context, request.turn, request.model)
         )
 
     async def run_tools(
@@ -192,10 +198,11 @@ class ChatClient:
         return "\n".join(lines)
 
     async def aclose(self) -> None:
-        """Close the model's connections. Closing twice is harmless."""
-        close = getattr(self._model, "aclose", None)
-        if close is not None:
-            await close()
+        """Close the model's connections, and those of models made of strings. Closing twice is harmless."""
+        for model in (self._model, *self._named_models.values()):
+            close = getattr(model, "aclose", None)
+            if close is not None:
+                await close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -205,6 +212,12 @@ class ChatClient:
     ) -> None:
         await self.aclose()
 
+    def _resolved(self, name: str) -> ChatModel:
+        model = self._named_models.get(name)
+        if model is None:
+            model = self._named_models[name] = _resolve_model(name)
+        return model
+
     def _request(
         self,
         messages: Input,
@@ -212,18 +225,22 @@ class ChatClient:
         tool_context: Mapping[str, Any] | None,
         options: ChatOptions | None,
         limits: Limits | None,
+        model: ChatModel | str | None,
     ) -> TurnRequest:
         """The one place where a call's arguments and the client's defaults meet."""
         given = as_messages(messages)
         _check_input(given)
         context = _context(tool_context, conversation_id, uuid4().hex)
+        # The name of the client's model says nothing to another one.
+        base = self._options if model is None else replace(self._options, model=None)
         return TurnRequest(
             given,
             Turn(context.turn_id, context),
             tuple(self._tools.values()),
-            self._options if options is None else options.over(self._options),
+            base if options is None else options.over(base),
             self._limits if limits is None else limits,
             context,
+            self._resolved(model) if isinstance(model, str) else model,
         )
 
     async def _run_turn(self, request: TurnRequest) -> InvokeResult:
@@ -247,10 +264,11 @@ class ChatClient:
         if self._system is not None:
             request = replace(request, messages=[self._system, *request.messages])
         sink = request.turn.sink if request.turn is not None else None
+        model = request.model or self._model
         if sink is None:
-            return await self._model.chat(request)
+            return await model.chat(request)
         sink.begin_attempt()
-        async with self._model.stream(request) as stream:
+        async with model.stream(request) as stream:
             if isinstance(stream, BatchedChatStream):
                 async for batch in stream.batches():
                     await sink.send(batch)
@@ -275,10 +293,16 @@ class Conversation:
         tool_context: Mapping[str, Any] | None = None,
         options: ChatOptions | None = None,
         limits: Limits | None = None,
+        model: ChatModel | str | None = None,
     ) -> InvokeResult:
         """Run one turn; see `ChatClient.invoke`."""
         return await self._client.invoke(
-            messages, conversation_id=self.id, tool_context=tool_context, options=options, limits=limits
+            messages,
+            conversation_id=self.id,
+            tool_context=tool_context,
+            options=options,
+            limits=limits,
+            model=model,
         )
 
     def stream(
@@ -288,10 +312,16 @@ class Conversation:
         tool_context: Mapping[str, Any] | None = None,
         options: ChatOptions | None = None,
         limits: Limits | None = None,
+        model: ChatModel | str | None = None,
     ) -> TurnStream:
         """Run one turn and read along; see `ChatClient.stream`."""
         return self._client.stream(
-            messages, conversation_id=self.id, tool_context=tool_context, options=options, limits=limits
+            messages,
+            conversation_id=self.id,
+            tool_context=tool_context,
+            options=options,
+            limits=limits,
+            model=model,
         )
 
     async def history(self) -> Sequence[Message]:

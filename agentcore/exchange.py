@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from agentcore.chat import NO_OPTIONS, ChatOptions, ToolSchema
+from agentcore.chat import NO_OPTIONS, ChatModel, ChatOptions, ToolSchema
 from agentcore.context import ToolContext
 from agentcore.messages import AssistantMessage, FinishReason, Message, ToolMessage, text_of
 from agentcore.turn import Turn
@@ -44,6 +44,7 @@ class TurnRequest(Struct, frozen=True):
     Attributes:
         messages: the delta: what the user said, not the history.
         tools: what the model may call.
+        model: the model to ask, instead of the client's.
     """
 
     messages: Sequence[Message]
@@ -52,6 +53,7 @@ class TurnRequest(Struct, frozen=True):
     options: ChatOptions = NO_OPTIONS
     limits: Limits = DEFAULT_LIMITS
     context: ToolContext = ToolContext()
+    model: ChatModel | None = None
 
 
 class InvokeResult(Struct, frozen=True, kw_only=True):

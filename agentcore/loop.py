@@ -39,7 +39,7 @@ async def run_loop(request: TurnRequest, chat: ChatCall, run_tools: ToolRunner) 
         if _reached(request.limits.model_calls, turn.model_calls):
             return turn_result(turn, "limit", limit="model_calls")
         turn.model_calls += 1
-        response = await chat(ChatRequest(delta, request.tools, request.options, turn.context, turn))
+        response = await chat(ChatRequest(delta, request.tools, request.options, turn.context, turn, request.model))
         await history.settle(delta, response.message)
         turn.reply, turn.finish_reason = response.message, response.finish_reason
         turn.usage += response.usage

@@ -3,14 +3,17 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from agentcore import (
     AssistantMessage,
     ChatClient,
     ChatOptions,
+    ChatRequest,
     ChatResponse,
     ConfigurationError,
     ConversationBusyError,
+    Filter,
     InMemoryChatMemory,
     InvalidInputError,
     Limits,
@@ -22,6 +25,8 @@ from agentcore import (
     WindowedChatMemory,
     tool,
 )
+from agentcore.filters.base import ChatCall
+from agentcore.providers import presets
 from agentcore.testing import Reply, ScriptedModel
 
 pytestmark = pytest.mark.asyncio
@@ -247,3 +252,60 @@ async def test_conversation_stream_and_send_take_options() -> None:
             pass
     assert [request.options.max_tokens for request in model.requests] == [3, 3]
     assert turn.result.tool_context["a"] == 1
+
+
+async def test_turn_may_name_another_model_and_the_history_goes_with_it() -> None:
+    usual, other, memory = ScriptedModel(["a", "c"]), ScriptedModel(["b"]), InMemoryChatMemory()
+    client = ChatClient(usual, memory=memory, options=ChatOptions(model="usual", temperature=0.5))
+    await client.invoke("A?", conversation_id="u1")
+    assert (await client.invoke("B?", conversation_id="u1", model=other)).text == "b"
+    assert (await client.invoke("C?", conversation_id="u1")).text == "c"
+    assert [m.content for m in other.requests[0].messages] == ["A?", "a", "B?"]
+    assert (other.requests[0].options.model, other.requests[0].options.temperature) == (None, 0.5)
+    assert [m.content for m in usual.requests[1].messages] == ["A?", "a", "B?", "b", "C?"]
+
+
+async def test_every_way_to_call_takes_another_model() -> None:
+    usual, other = ScriptedModel([]), ScriptedModel(["1", "2", "3", "4", "5"])
+    client = ChatClient(usual, memory=InMemoryChatMemory())
+    async with client.stream("?", model=other) as turn:
+        assert "".join([text async for text in turn.text]) == "1"
+    assert (await client.invoke_chat("?", model=other)).text == "2"
+    conversation = client.conversation("u1")
+    assert (await conversation.send("?", model=other)).text == "3"
+    async with conversation.stream("?", model=other) as turn:
+        assert "".join([text async for text in turn.text]) == "4"
+    assert (await client.invoke("?", model=other, options=ChatOptions(model="m2"))).text == "5"
+    assert other.requests[-1].options.model == "m2"
+
+
+async def test_filter_may_route_a_call_to_another_model() -> None:
+    class Router(Filter):
+        async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
+            return await call_next(replace(request, model=large) if len(request.messages) > 1 else request)
+
+    small, large = ScriptedModel(["s"]), ScriptedModel(["l"])
+    client = ChatClient(small, filters=[MemoryFilter(InMemoryChatMemory()), Router()])
+    assert (await client.invoke("1", conversation_id="u1")).text == "s"
+    assert (await client.invoke("2", conversation_id="u1")).text == "l"
+
+
+async def test_model_string_of_a_call_is_made_once_and_closed_with_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[ScriptedModel] = []
+    closed: list[ScriptedModel] = []
+
+    class Closing(ScriptedModel):
+        async def aclose(self) -> None:
+            closed.append(self)
+
+    def make(name: str) -> ScriptedModel:
+        assert name == "openai:gpt-5-mini"
+        made.append(Closing(["a", "b"]))
+        return made[-1]
+
+    monkeypatch.setattr(presets, "chat_model", make)
+    async with ChatClient(ScriptedModel([])) as client:
+        assert (await client.invoke("?", model="openai:gpt-5-mini")).text == "a"
+        assert (await client.invoke("?", model="openai:gpt-5-mini")).text == "b"
+    assert len(made) == 1
+    assert closed == made
