@@ -3,8 +3,10 @@
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
+
+from msgspec import Struct
 
 from agentcore.chat import ChatOptions, ChatRequest, PromptCache, ToolSchema
 from agentcore.codecs.dialect import Dialect
@@ -13,13 +15,13 @@ from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
     AssistantMessage,
     AudioPart,
-    Content,
     FilePart,
     ImagePart,
     Message,
     Part,
     SystemMessage,
     TextPart,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -43,6 +45,27 @@ _AUDIO_FORMATS = {
 
 FORMAT = "openai-chat"
 """Tag of this codec's replay payloads."""
+
+
+class _Function(Struct, gc=False):
+    name: str
+    arguments: str
+
+
+class _Call(Struct, gc=False):
+    id: str
+    function: _Function
+    type: str = "function"
+
+
+class _Assistant(Struct, gc=False, tag_field="role", tag="assistant"):
+    content: str | None
+    tool_calls: list[_Call]
+
+
+class _Result(Struct, gc=False, tag_field="role", tag="tool"):
+    tool_call_id: str
+    content: Any
 
 
 def request_body(
@@ -83,28 +106,50 @@ def wire_messages(messages: Sequence[Message], provider: str, dialect: Dialect, 
     """The messages in wire form. Those whose stored form is the wire form are passed through as they are."""
     ids = LegalIds(dialect.call_id, dialect.call_id_length)
     wire: list[Any] = []
+    put = wire.append
+    name_of = names.get
+    # Every model call comes through here with its whole history: a message costs as few steps as may be.
+    plain_calls = dialect.empty_content != "absent" and dialect.replay_reasoning is None and not dialect.replay_details
+    empty = None if dialect.empty_content == "null" else ""
     for index, message in enumerate(heal(messages)[0]):
         if type(message) is UserMessage:
             content = message.content
-            if isinstance(content, str):
-                wire.append(message)
+            if type(content) is tuple:
+                put({"role": "user", "content": _user_content(content, index, provider, dialect)})
             else:
-                wire.append({"role": "user", "content": _user_content(content, index, provider, dialect)})
+                put(message)
         elif type(message) is AssistantMessage:
-            if _is_text_alone(message):
-                wire.append(message)
+            calls, content = message.tool_calls, message.content
+            if calls and plain_calls:
+                put(_Assistant(content or empty, _wire_calls(calls, ids, name_of)))
+            elif (
+                not calls
+                and content
+                and message.reasoning is None
+                and message.replay is None
+                and message.finish_reason is None
+            ):
+                put(message)
             else:
                 _put_assistant(wire, message, ids, dialect, names)
         elif type(message) is ToolMessage:
-            content = _tool_content(message.content, index, provider, dialect)
-            wire.append({"role": "tool", "tool_call_id": ids[message.tool_call_id], "content": content})
-        elif type(message) is SystemMessage:
-            wire.append(
-                message
-                if dialect.system_role == "system"
-                else {"role": dialect.system_role, "content": message.content}
-            )
+            content = message.content
+            if type(content) is tuple:
+                content = _tool_content(content, index, provider, dialect)
+            call_id = message.tool_call_id
+            put(_Result(ids.current.get(call_id, call_id), content))
+        elif dialect.system_role == "system":
+            put(message)
+        else:
+            put({"role": dialect.system_role, "content": message.content})
     return wire
+
+
+def _wire_calls(calls: Sequence[ToolCall], ids: LegalIds, name_of: Callable[[str, str], str]) -> list[_Call]:
+    return [
+        _Call(call_id, _Function(name_of(call.name, call.name), encode_json(call.args).decode()))
+        for call_id, call in zip(ids.open_batch(calls), calls, strict=True)
+    ]
 
 
 def unsupported_parts(messages: Sequence[Message], provider: str, dialect: Dialect) -> list[UnsupportedContentError]:
@@ -120,16 +165,6 @@ def unsupported_parts(messages: Sequence[Message], provider: str, dialect: Diale
             except UnsupportedContentError as error:
                 problems.append(error)
     return problems
-
-
-def _is_text_alone(message: AssistantMessage) -> bool:
-    return (
-        bool(message.content)
-        and not message.tool_calls
-        and message.finish_reason is None
-        and message.reasoning is None
-        and message.replay is None
-    )
 
 
 def _put_assistant(
@@ -148,21 +183,11 @@ def _put_assistant(
     if dialect.replay_details and message.replay is not None and message.replay.get("format") == FORMAT:
         made["reasoning_details"] = message.replay.get("reasoning_details")
     if calls:
-        ids.open_batch(calls)
-        made["tool_calls"] = [
-            {
-                "id": ids[call.id],
-                "type": "function",
-                "function": {"name": names.get(call.name, call.name), "arguments": encode_json(call.args).decode()},
-            }
-            for call in calls
-        ]
+        made["tool_calls"] = _wire_calls(calls, ids, names.get)
     wire.append(made)
 
 
-def _tool_content(content: Content, index: int, provider: str, dialect: Dialect) -> Any:
-    if isinstance(content, str):
-        return content
+def _tool_content(content: tuple[Part, ...], index: int, provider: str, dialect: Dialect) -> Any:
     parts = [_tool_part(part, index, provider, dialect) for part in content]
     return parts if parts and dialect.tool_content_parts else "\n".join([part["text"] for part in parts])
 
