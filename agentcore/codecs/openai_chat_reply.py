@@ -10,11 +10,12 @@ from agentcore.chat import ChatResponse
 from agentcore.codecs.call_assembly import CallAssembly
 from agentcore.codecs.failures import failure_error, failure_of
 from agentcore.codecs.openai_chat_request import FORMAT
+from agentcore.codecs.openai_usage import usage_of
+from agentcore.codecs.pieces import Pieces
 from agentcore.codecs.shared import as_int, as_text, encode_json, excerpt, mend_surrogates, without_surrogates
 from agentcore.errors import DecodeError
 from agentcore.events import ReasoningDelta, StreamEvent, TextDelta
 from agentcore.messages import AssistantMessage, FinishReason
-from agentcore.usage import UNKNOWN_USAGE, Usage
 
 _FINISH: dict[str, FinishReason] = {
     "stop": "stop",
@@ -83,26 +84,6 @@ class Chunk(Struct):
 
 
 chunks = msgspec.json.Decoder(Chunk)
-
-
-class Pieces:
-    """Text that comes in pieces; some servers cut an emoji between the two halves of its surrogate pair."""
-
-    __slots__ = ("held", "pieces")
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.held = ""
-
-    def mended(self, text: str) -> str:
-        """The next piece, whole characters only: a first half is held back until the next piece."""
-        text, self.held = self.held + text, ""
-        if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self.held = text[:-1], text[-1]
-        return mend_surrogates(text)
-
-    def __str__(self) -> str:
-        return "".join(self.pieces)
 
 
 class Reply:
@@ -187,7 +168,7 @@ class Reply:
             neutral if neutral not in ("stop", "tool_calls") else None,
             {"format": FORMAT, "reasoning_details": details} if details else None,
         )
-        return ChatResponse(message, neutral, self.finish, _usage(self._usage), model, response_id)
+        return ChatResponse(message, neutral, self.finish, usage_of(self._usage), model, response_id)
 
     def _take_choice(self, choice: Choice, events: list[StreamEvent] | None) -> None:
         self.seen_choice = True
@@ -356,26 +337,3 @@ def _call_id(value: Any) -> str:
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
-
-
-def _usage(value: Any) -> Usage:
-    if not value:
-        return UNKNOWN_USAGE
-    usage = cast("dict[str, Any]", value)
-    prompt, completion = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    prompt_details = cast("dict[str, Any]", prompt) if isinstance(prompt, dict) else {}
-    completion_details = cast("dict[str, Any]", completion) if isinstance(completion, dict) else {}
-    return Usage(
-        input_tokens=_first(usage.get("prompt_tokens"), usage.get("input_tokens")),
-        output_tokens=_first(usage.get("completion_tokens"), usage.get("output_tokens")),
-        # The fields of OpenAI, DeepSeek and Moonshot.
-        cached_input_tokens=_first(
-            prompt_details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")
-        ),
-        cache_write_tokens=as_int(prompt_details.get("cache_write_tokens")),
-        reasoning_tokens=_first(completion_details.get("reasoning_tokens"), usage.get("reasoning_tokens")),
-    )
-
-
-def _first(*values: object) -> int | None:
-    return next((count for value in values if (count := as_int(value)) is not None), None)

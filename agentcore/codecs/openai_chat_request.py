@@ -1,16 +1,24 @@
 """Neutral to OpenAI Chat Completions: the request body."""
 
 import logging
-import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import Struct
 
-from agentcore.chat import ChatOptions, ChatRequest, PromptCache, ToolSchema
+from agentcore.chat import ChatOptions, ChatRequest, ToolSchema
 from agentcore.codecs.dialect import Dialect
-from agentcore.codecs.shared import LegalIds, cache_control, encode_json
+from agentcore.codecs.openai_settings import (
+    effort_word,
+    is_reasoning_model,
+    named_schema,
+    prompt_cache_fields,
+    refuses_sampling,
+    tool_parameters,
+)
+from agentcore.codecs.parts import cannot_carry, data_url, kind_of
+from agentcore.codecs.shared import LegalIds, encode_json
 from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
     AssistantMessage,
@@ -30,10 +38,6 @@ from agentcore.structured import output_schema
 
 logger = logging.getLogger("agentcore.codecs")
 
-# OpenAI API reference: these families take `max_completion_tokens`, and neither sampling settings nor `stop`.
-_REASONING_MODEL = re.compile(r"(?:.*/)?(?:o\d(?:$|-)|gpt-[5-9](?!.*chat))", re.IGNORECASE)
-# OpenAI "Using GPT-5.2": from 5.1 on they do, as long as the model does not reason.
-_OPTIONAL_REASONING = re.compile(r"(?:.*/)?gpt-5\.\d", re.IGNORECASE)
 _AUDIO_FORMATS = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
@@ -195,7 +199,7 @@ def _tool_content(content: tuple[Part, ...], index: int, provider: str, dialect:
 def _tool_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    raise _unsupported(provider, f"{_kind(part)} in a tool result", index)
+    raise cannot_carry(provider, f"{kind_of(part)} in a tool result", index)
 
 
 def _user_content(content: tuple[Part, ...], index: int, provider: str, dialect: Dialect) -> Any:
@@ -210,7 +214,7 @@ def _user_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[
         case TextPart():
             return {"type": "text", "text": part.text}
         case ImagePart() if dialect.images:
-            image: dict[str, Any] = {"url": part.url or _data_url(part.media_type, part.data)}
+            image: dict[str, Any] = {"url": part.url or data_url(part.media_type, part.data)}
             if part.detail is not None:
                 image["detail"] = part.detail
             return {"type": "image_url", "image_url": image}
@@ -218,46 +222,19 @@ def _user_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[
             audio = {"data": b64encode(part.data).decode(), "format": _AUDIO_FORMATS[part.media_type]}
             return {"type": "input_audio", "input_audio": audio}
         case FilePart() if dialect.files and part.data is not None:
-            file = {"filename": part.name or "file", "file_data": _data_url(part.media_type, part.data)}
+            file = {"filename": part.name or "file", "file_data": data_url(part.media_type, part.data)}
             return {"type": "file", "file": file}
         case _:
-            raise _unsupported(provider, _kind(part), index)
-
-
-def _unsupported(provider: str, what: str, index: int) -> UnsupportedContentError:
-    return UnsupportedContentError(
-        f"{provider} cannot carry {what} (message {index}); convert it or use a provider that can"
-    )
-
-
-def _kind(part: Part) -> str:
-    match part:
-        case TextPart():
-            return "text"
-        case ImagePart():
-            kind = "image"
-        case AudioPart():
-            kind = "audio"
-        case FilePart():
-            kind = "file"
-    return f"{kind} ({'by URL' if part.url is not None else part.media_type})"
-
-
-def _data_url(media_type: str | None, data: bytes | None) -> str:
-    return f"data:{media_type};base64,{b64encode(data or b'').decode()}"
+            raise cannot_carry(provider, kind_of(part), index)
 
 
 def _wire_tool(one: ToolSchema, dialect: Dialect, names: Mapping[str, str]) -> dict[str, Any]:
     function: dict[str, Any] = {"name": names.get(one.name, one.name)}
     if one.description:
         function["description"] = one.description
-    parameters: Mapping[str, Any] = one.parameters or {"type": "object", "properties": {}}
-    if "type" not in parameters and "properties" in parameters:
-        parameters = {"type": "object", **parameters}
-    if dialect.strict_tools and getattr(one, "strict", None):
-        strict = _strict(parameters)
-        if strict is not None:  # a claim that the schema does not keep is refused as a whole
-            parameters, function["strict"] = strict, True
+    parameters, strict = tool_parameters(one, dialect)
+    if strict:
+        function["strict"] = True
     function["parameters"] = parameters
     return {"type": "function", "function": function}
 
@@ -270,13 +247,12 @@ def _tool_choice(choice: str, names: Mapping[str, str]) -> Any:
 
 def _put_settings(body: dict[str, Any], options: ChatOptions, dialect: Dialect) -> None:
     model = options.model or ""
-    reasons = bool(_REASONING_MODEL.match(model))
     if options.max_tokens is not None:
         field = dialect.max_tokens_field
         if field == "auto":
-            field = "max_completion_tokens" if reasons else "max_tokens"
+            field = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
         body[field] = options.max_tokens
-    refuses = reasons and not (options.reasoning_effort == "none" and _OPTIONAL_REASONING.match(model))
+    refuses = refuses_sampling(model, options.reasoning_effort)
     for name, value in (
         ("temperature", options.temperature),
         ("top_p", options.top_p),
@@ -293,29 +269,13 @@ def _put_settings(body: dict[str, Any], options: ChatOptions, dialect: Dialect) 
     if options.metadata:
         body["metadata"] = options.metadata
     if options.reasoning_effort is not None:
-        effort = "xhigh" if options.reasoning_effort == "max" else options.reasoning_effort  # the most there is here
+        effort = effort_word(options.reasoning_effort)
         if dialect.effort == "reasoning_effort":
             body["reasoning_effort"] = effort
         elif dialect.effort == "reasoning":
             body["reasoning"] = {"effort": effort}
         else:
             logger.warning("%s has no setting for reasoning_effort; it was left out", model)
-
-
-def prompt_cache_fields(wanted: PromptCache, dialect: Dialect) -> dict[str, Any]:
-    """What asks the service to keep the prompt; empty where it does so by itself, or never.
-
-    Sources: OpenAI API reference, `prompt_cache_key` and `prompt_cache_retention`; OpenRouter API, `cache_control`.
-    """
-    fields: dict[str, Any] = {}
-    if dialect.prompt_cache == "openai":
-        if wanted.key is not None:
-            fields["prompt_cache_key"] = wanted.key
-        if wanted.ttl == "24h":
-            fields["prompt_cache_retention"] = "24h"
-    elif dialect.prompt_cache == "cache_control":
-        fields["cache_control"] = cache_control(wanted)
-    return fields
 
 
 def _put_response_format(body: dict[str, Any], wanted: Any, dialect: Dialect) -> None:
@@ -327,12 +287,7 @@ def _put_response_format(body: dict[str, Any], wanted: Any, dialect: Dialect) ->
         return
     schema = output_schema(wanted)
     if dialect.response_format == "json_schema":
-        strict = _strict(schema)
-        name = re.sub(r"[^a-zA-Z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
-        made: dict[str, Any] = {"name": name, "schema": schema if strict is None else strict}
-        if strict is not None:
-            made["strict"] = True
-        body["response_format"] = {"type": "json_schema", "json_schema": made}
+        body["response_format"] = {"type": "json_schema", "json_schema": named_schema(schema)}
         return
     told = encode_json(schema).decode()
     _instruct(body, f"Answer with one JSON value, and nothing else, that fits this JSON Schema: {told}", dialect)
@@ -350,27 +305,3 @@ def _instruct(body: dict[str, Any], instruction: str, dialect: Dialect) -> None:
         messages[0] = {**first, "content": f"{first['content']}\n\n{instruction}"}
     else:
         messages.insert(0, {"role": dialect.system_role, "content": instruction})
-
-
-def _strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The schema under OpenAI's strict rules, if it says the same there.
-
-    A property that may be missing would have to be null instead, and who reads the answer does not expect that.
-    """
-    from agentcore.schema import strict_schema
-
-    return strict_schema(schema) if _requires_all(schema) else None
-
-
-def _requires_all(node: Any) -> bool:
-    if isinstance(node, list):
-        return all(_requires_all(item) for item in cast("list[Any]", node))
-    if not isinstance(node, Mapping):
-        return True
-    known = cast("Mapping[str, Any]", node)
-    properties = known.get("properties")
-    if isinstance(properties, Mapping):
-        names = set(cast("Mapping[str, Any]", properties))
-        if not names <= set(known.get("required") or ()):
-            return False
-    return all(_requires_all(value) for value in known.values())
