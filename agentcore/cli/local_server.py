@@ -90,6 +90,7 @@ def main() -> int:
     cli.add_argument("--parallel", type=int, default=2, help="requests decoded at once")
     cli.add_argument("--api-key", help="require this key")
     cli.add_argument("--timeout", type=float, default=120.0, help="seconds to wait for the model")
+    cli.add_argument("--embeddings", action="store_true", help="serve embeddings as well: the mean over the tokens")
     cli.add_argument("--with-stdin", action="store_true", help="end when the standard input ends")
     args = cli.parse_args()
     stop = threading.Event()
@@ -141,6 +142,9 @@ def _serve(file: Path, args: argparse.Namespace) -> str:
     params.ui = False
     params.offline = True
     params.cache_ram_mib = 256  # llama.cpp's default prompt cache may grow to 8 GiB
+    if args.embeddings:
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     if args.api_key:
         params.api_keys = [args.api_key]
     server = xllamacpp.Server(params)

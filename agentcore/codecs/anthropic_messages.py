@@ -12,8 +12,8 @@ from agentcore.codecs.anthropic_reply import blocks_of, response_of
 from agentcore.codecs.anthropic_request import losses, request_body
 from agentcore.codecs.anthropic_stream import AnthropicStreamDecoder, json_object
 from agentcore.codecs.base import NO_NAMES, WireRequest
-from agentcore.codecs.failures import failure_error, failure_of, provider_error
-from agentcore.codecs.shared import decode_json, encode_json, excerpt, tool_names, wire_names
+from agentcore.codecs.failures import failure_error, failure_of, is_failure, provider_error
+from agentcore.codecs.shared import as_int, decode_json, encode_json, excerpt, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
 from agentcore.codecs.stream_base import BLANK
 from agentcore.errors import DecodeError, ProviderError
@@ -21,6 +21,22 @@ from agentcore.messages import Message
 
 DEFAULT_MAX_TOKENS = 4096
 """Sent when a call does not say `max_tokens`, which this API requires."""
+
+
+# What the counting endpoint takes; it refuses the settings of the reply (API reference, "Count tokens in a Message").
+_COUNTED = {
+    "model",
+    "system",
+    "messages",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "cache_control",
+    "context_management",
+    "mcp_servers",
+    "speed",
+}
 
 
 class _Body(Struct, gc=False):
@@ -67,6 +83,35 @@ class AnthropicMessagesCodec:
         names = tool_names(request)
         body = request_body(request, self.provider, names, self.default_max_tokens, stream=stream)
         return WireRequest(self.path, encode_json(body), wire_names(names) or NO_NAMES)
+
+    def encode_count(self, request: ChatRequest) -> WireRequest:
+        """The request as it would be sent, to be counted only.
+
+        Raises:
+            UnsupportedContentError: a part this format cannot carry.
+            InvalidInputError: there is nothing to count.
+        """
+        body = request_body(request, self.provider, tool_names(request), self.default_max_tokens, stream=False)
+        counted = {key: value for key, value in body.items() if key in _COUNTED}
+        return WireRequest(f"{self.path}/count_tokens", encode_json(counted))
+
+    def decode_count(self, body: bytes) -> int:
+        """Input tokens, as the service counted them.
+
+        Raises:
+            ProviderError: an error inside a good status, or a body that cannot be read (`DecodeError`).
+        """
+        try:
+            reply = json_object(body)
+            count = as_int(reply.get("input_tokens"))
+            if count is None and is_failure(reply):
+                raise failure_error(self.provider, failure_of(reply, body))
+            if count is None:
+                raise DecodeError(f"the answer has no input_tokens: {excerpt(body)}")
+        except ProviderError as error:
+            error.provider = error.provider or self.provider
+            raise
+        return count
 
     def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
         """A whole body as a response; see `Codec.decode`."""

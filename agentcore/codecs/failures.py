@@ -82,7 +82,8 @@ _CONTEXT_WORDS = re.compile(
     r"context[ _-]?(length|window|size|limit)|prompt (is too long|too long|length)|too many (input )?tokens|"
     r"maximum.{0,30}context|input.{0,40}(exceeds|longer than).{0,40}(token|context)|input is too long|"
     r"reduce the length of the (messages|prompt)|token count.{0,60}exceeds|too large for model with.{0,20}context|"
-    r"range of input length|exceeds the maximum number of tokens|larger than the max.{0,20}context",
+    r"range of input length|exceeds the maximum number of tokens|larger than the max.{0,20}context|"
+    r"input \(\d+ tokens\) is too large",
     re.IGNORECASE,
 )
 _QUOTA_WORDS = re.compile(
@@ -174,7 +175,7 @@ def failure_of(value: object, body: bytes = b"") -> Failure:
     inner: object = outer.get("error") or _base_resp(outer) or outer.get("errors") or None
     if isinstance(inner, list) and inner:
         inner = cast("list[object]", inner)[0]
-    if isinstance(inner, str):  # {"error": "CODE", "message": "text"} or {"error": "text"}
+    if isinstance(inner, str) and inner.strip():  # {"error": "CODE", "message": "text"} or {"error": "text"}
         text = as_text(outer.get("message"))
         return Failure(_short(f"{inner}: {text}" if text else inner), (*_words(outer), inner), _code(outer))
     error = cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from agentcore.chat import NO_OPTIONS, ChatOptions
+from agentcore.chat import NO_OPTIONS, ChatOptions, ChatRequest
 from agentcore.codecs.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessagesCodec
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.providers.http_model import MAX_RESPONSE_BYTES, HTTPChatModel
+from agentcore.providers.http_model import MAX_RESPONSE_BYTES, HTTPChatModel, silence_of
 from agentcore.providers.retries import MAX_RETRY_AFTER, RetryHook, RetryPolicy
 from agentcore.providers.secrets import Secret, bearer, find_key, hidden_headers
 
@@ -77,10 +77,11 @@ class AnthropicChatModel(HTTPChatModel):
         if key is not None:
             sent.setdefault(key_header, bearer(key) if key_header == "authorization" else key)
         sent.setdefault("anthropic-version", Secret(API_VERSION))
+        self._messages = AnthropicMessagesCodec(
+            provider, default_max_tokens=default_max_tokens, max_event_bytes=max_event_bytes, keep_raw=keep_raw
+        )
         super().__init__(
-            AnthropicMessagesCodec(
-                provider, default_max_tokens=default_max_tokens, max_event_bytes=max_event_bytes, keep_raw=keep_raw
-            ),
+            self._messages,
             Endpoint(
                 provider,
                 url,
@@ -92,3 +93,17 @@ class AnthropicChatModel(HTTPChatModel):
             options=ChatOptions(model=model, timeout=timeout).over(options or NO_OPTIONS),
             retries=RetryPolicy(max_retries=max_retries, max_retry_after=max_retry_after, on_retry=on_retry),
         )
+
+    async def count_tokens(self, request: ChatRequest) -> int:
+        """Input tokens of a request, counted by the service itself, free of charge (`POST …/v1/messages/count_tokens`).
+
+        Not every compatible service has this endpoint; an estimate is `agentcore.tokens.count_tokens`.
+
+        Raises:
+            ProviderError: after the retries.
+            UnsupportedContentError: a part the provider cannot carry; nothing was sent.
+        """
+        request = self._complete(request)
+        codec = self._messages
+        count, _ = await self.fetch(codec.encode_count(request), silence_of(request), codec.decode_count)
+        return count

@@ -1,11 +1,10 @@
 """HTTPChatModel: a codec at the end of an endpoint. Every provider is one of these with other data."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
@@ -15,27 +14,18 @@ from agentcore.codecs.base import Codec, StreamDecoder, WireRequest
 from agentcore.errors import ProviderError
 from agentcore.events import StreamEvent
 from agentcore.messages import Message
-from agentcore.providers.retries import RetryPolicy, retry_after, with_retries
+from agentcore.providers.http_service import MAX_RESPONSE_BYTES, SILENCE_SECONDS, HTTPService, request_id
+from agentcore.providers.retries import RetryPolicy, with_retries
 
 if TYPE_CHECKING:  # httpx takes half of the time of `import agentcore`; whoever makes a model brings it
     from agentcore.providers.http import Endpoint, HTTPResponse
 
-SILENCE_SECONDS = 600.0
-"""How long a service may say nothing. Reasoning models think for minutes before the first byte."""
+__all__ = ["MAX_RESPONSE_BYTES", "SILENCE_SECONDS", "HTTPChatModel", "HTTPChatStream", "silence_of"]
 
-MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 0.1
-_REQUEST_ID_HEADERS = (
-    "x-request-id",
-    "request-id",
-    "x-amzn-requestid",
-    "apim-request-id",
-    "x-goog-request-id",
-    "cf-ray",
-)
 
 
-class HTTPChatModel:
+class HTTPChatModel(HTTPService):
     """A chat model behind HTTP. Share one between all conversations; close it with `aclose` or `async with`.
 
     Args:
@@ -46,10 +36,9 @@ class HTTPChatModel:
     """
 
     def __init__(self, codec: Codec, endpoint: "Endpoint", *, options: ChatOptions, retries: RetryPolicy) -> None:
+        super().__init__(endpoint, retries)
         self.codec = codec
-        self.endpoint = endpoint
         self.options = options
-        self.retries = retries
 
     @property
     def provider(self) -> str:
@@ -61,11 +50,6 @@ class HTTPChatModel:
         """Name of the model."""
         return self.options.model or ""
 
-    def __repr__(self) -> str:
-        if "endpoint" not in self.__dict__:  # a debugger looks at a model that is being made
-            return f"{type(self).__name__}(…)"
-        return f"{type(self).__name__}({self.name!r}, {self.endpoint!r})"
-
     async def chat(self, request: ChatRequest) -> ChatResponse:
         """The reply at once.
 
@@ -75,7 +59,7 @@ class HTTPChatModel:
         """
         request = self._complete(request)
         wire = await self.codec.encode(request, stream=False)
-        return await with_retries(partial(self._chat_once, wire, _silence(request)), self.retries)
+        return await with_retries(partial(self._chat_once, wire, silence_of(request)), self.retries)
 
     @asynccontextmanager
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatStream, None]:
@@ -87,7 +71,7 @@ class HTTPChatModel:
         """
         request = self._complete(request)
         wire = await self.codec.encode(request, stream=True)
-        stream = await with_retries(partial(self._open_stream, wire, _silence(request)), self.retries)
+        stream = await with_retries(partial(self._open_stream, wire, silence_of(request)), self.retries)
         try:
             yield stream
         finally:
@@ -97,40 +81,15 @@ class HTTPChatModel:
         """What this model could not carry of a history, one line each; empty if nothing. Makes no request."""
         return self.codec.check(history)
 
-    async def aclose(self) -> None:
-        """Close the connections; twice is harmless, and a later call opens new ones."""
-        await self.endpoint.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def complete_error(self, error: ProviderError, response: "HTTPResponse") -> ProviderError:
-        """Add what only the HTTP reply knows, and take the key out of what the provider says."""
-        from agentcore.providers.http import without_frames
-
-        without_frames(error)  # decoding frames hold the body, and a body may echo the key
-        error.message = self.endpoint.redacted(error.message)
-        error.args = (error.message,)
-        error.provider = error.provider or self.provider
-        error.request_id = error.request_id or _request_id(response.headers)
-        if error.retry_after is None:
-            error.retry_after = retry_after(response.headers, self.retries.now)
-        if (
-            response.headers.get("x-should-retry", "").strip().lower() == "false"
-        ):  # OpenAI's and Anthropic's word for it
-            error.retryable = False
-        return error
+    def decode_error(self, status: int, body: bytes) -> ProviderError:
+        """An error status and its body as an error."""
+        return self.codec.decode_error(status, body)
 
     def _complete(self, request: ChatRequest) -> ChatRequest:
         return replace(request, options=request.options.over(self.options))
 
     async def _chat_once(self, wire: WireRequest, silence: float) -> ChatResponse:
-        response = await self._post(wire, silence)
+        response = await self.post(wire, silence)
         try:
             if "event-stream" in response.headers.get("content-type", ""):  # though none was asked for
                 return await self._collect(response, wire, silence)
@@ -141,8 +100,8 @@ class HTTPChatModel:
 
     async def _decode(self, response: "HTTPResponse", wire: WireRequest, silence: float) -> ChatResponse:
         decoded = self.codec.decode(await self.endpoint.read(response, silence), wire)
-        request_id = _request_id(response.headers)
-        return decoded if request_id is None else replace(decoded, request_id=request_id)
+        id_ = request_id(response.headers)
+        return decoded if id_ is None else replace(decoded, request_id=id_)
 
     async def _collect(self, response: "HTTPResponse", wire: WireRequest, silence: float) -> ChatResponse:
         stream = HTTPChatStream(self, response, self.codec.stream_decoder(wire), silence)
@@ -155,7 +114,7 @@ class HTTPChatModel:
 
     async def _open_stream(self, wire: WireRequest, silence: float) -> "HTTPChatStream":
         """A stream of which the first events are there: until then a failure may be retried."""
-        response = await self._post(wire, silence)
+        response = await self.post(wire, silence)
         try:
             kind = response.headers.get("content-type", "")
             if "json" in kind or "html" in kind:  # a server that does not stream
@@ -169,32 +128,6 @@ class HTTPChatModel:
             await self.endpoint.close(response)
             raise
         return stream
-
-    async def _post(self, wire: WireRequest, silence: float) -> "HTTPResponse":
-        response = await self.endpoint.post(wire.path, wire.body, wire.headers, silence)
-        if response.status_code < 300:
-            return response
-        raise await self._refusal(response)
-
-    async def _refusal(self, response: "HTTPResponse") -> ProviderError:
-        status = response.status_code
-        body = await self.endpoint.read_beginning(response)
-        if status >= 400:
-            return self.complete_error(self.codec.decode_error(status, body), response)
-        from agentcore.providers.http import shown_url
-
-        asked = shown_url(self.endpoint.base_url)
-        target = response.headers.get("location")
-        where = (
-            f"to {shown_url(target)}" if target and "//" in target else f"to {target}" if target else "without a target"
-        )
-        error = ProviderError(
-            f"base_url {asked!r} redirects {where}; redirects are not followed, so set base_url to the right address",
-            kind="invalid_request",
-            provider=self.provider,
-            status=status,
-        )
-        return self.complete_error(error, response)
 
 
 class HTTPChatStream:
@@ -264,7 +197,7 @@ class HTTPChatStream:
         except ProviderError as error:
             error.partial_text = error.partial_text or decoder.text
             raise self._model.complete_error(error, self._http_response) from error.__cause__
-        self._whole = replace(whole, request_id=_request_id(self._http_response.headers))
+        self._whole = replace(whole, request_id=request_id(self._http_response.headers))
         await self._drain()
         return ()
 
@@ -318,13 +251,6 @@ class HTTPChatStream:
             pass  # the reply is whole; a connection that breaks behind it is closed, not complained about
 
 
-def _silence(request: ChatRequest) -> float:
+def silence_of(request: ChatRequest) -> float:
+    """Seconds that the service may say nothing to this request."""
     return request.options.timeout if request.options.timeout is not None else SILENCE_SECONDS
-
-
-def _request_id(headers: Mapping[str, str]) -> str | None:
-    for name in _REQUEST_ID_HEADERS:
-        value = headers.get(name)
-        if value:
-            return value
-    return None

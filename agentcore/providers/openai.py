@@ -1,6 +1,5 @@
 """OpenAIChatModel: OpenAI Chat Completions, and every endpoint that is compatible with it."""
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,15 +8,16 @@ from agentcore.codecs.dialect import OPENAI, Dialect
 from agentcore.codecs.openai_chat import OpenAIChatCodec
 from agentcore.codecs.sse import MAX_EVENT_BYTES
 from agentcore.providers.http_model import MAX_RESPONSE_BYTES, HTTPChatModel
+from agentcore.providers.openai_endpoint import OPENAI_URL, openai_endpoint
 from agentcore.providers.retries import MAX_RETRY_AFTER, RetryHook, RetryPolicy
-from agentcore.providers.secrets import Secret, bearer, find_key, hidden_headers
+from agentcore.providers.secrets import Secret, hidden_headers
 
 if TYPE_CHECKING:
     import httpx
 
     from agentcore.providers.http import HTTPClient
 
-OPENAI_URL = "https://api.openai.com/v1"
+__all__ = ["OPENAI_URL", "OpenAIChatModel"]
 
 
 class OpenAIChatModel(HTTPChatModel):
@@ -69,26 +69,20 @@ class OpenAIChatModel(HTTPChatModel):
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         on_retry: RetryHook | None = None,
     ) -> None:
-        from agentcore.providers.http import Endpoint, is_host_of
-
         # First of all hidden, so that no frame of ours shows a secret should what follows raise.
-        given, api_key = Secret.of(api_key), None
+        key, api_key = Secret.of(api_key), None
         sent, headers = hidden_headers(headers), None
-        url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        needed = is_host_of(url, "openai.com") and key_header not in sent
-        key = find_key(given, key_variable, needed=needed, what=provider)
-        if key is not None:
-            sent.setdefault(key_header, bearer(key) if key_header == "authorization" else key)
-        for name, value in (("openai-organization", organization), ("openai-project", project)):
-            if value:
-                sent.setdefault(name, Secret(value))
         super().__init__(
             OpenAIChatCodec(provider, dialect, max_event_bytes=max_event_bytes, keep_raw=keep_raw),
-            Endpoint(
+            openai_endpoint(
                 provider,
-                url,
+                key=key,
+                base_url=base_url,
                 headers=sent,
-                secrets=[key] if key is not None else [],
+                organization=organization,
+                project=project,
+                key_header=key_header,
+                key_variable=key_variable,
                 http_client=http_client,
                 max_response_bytes=max_response_bytes,
             ),

@@ -48,7 +48,9 @@ _MISTRAL = Dialect(
     files=False, audio=False, max_tokens_field="max_tokens", call_id=r"[a-zA-Z0-9]{9}", call_id_length=9,
     empty_content="empty", effort="none", stream_usage=False,
 )  # fmt: skip
-_OPENROUTER = Dialect(effort="reasoning", replay_details=True, max_tokens_field="max_tokens")
+_OPENROUTER = Dialect(
+    effort="reasoning", replay_details=True, max_tokens_field="max_tokens", prompt_cache="cache_control"
+)
 _LOCAL = Dialect(files=False, audio=False, strict_tools=False, max_tokens_field="max_tokens", empty_content="empty")
 _JSON_OBJECT = Dialect(
     files=False, audio=False, strict_tools=False, max_tokens_field="max_tokens", response_format="json_object",
@@ -131,18 +133,27 @@ def chat_model(
     if not colon or not model.strip() or preset is None:
         known = ", ".join(sorted(PRESETS))
         raise ConfigurationError(f"{name!r} is not a model: write 'service:model'; the services are {known}")
+    arguments = connection(service, preset, base_url, given)
+    if preset.wire == "anthropic":
+        return AnthropicChatModel(model.strip(), **{**arguments, **settings})
+    arguments["dialect"] = preset.dialect
+    return OpenAIChatModel(model.strip(), **{**arguments, **settings})
+
+
+def connection(service: str, preset: Preset, base_url: str | None, given: Secret | None) -> dict[str, Any]:
+    """Where a service is, and with which key: arguments of its models.
+
+    Raises:
+        ConfigurationError: no key, or no base URL where each user has their own.
+    """
     url = base_url or (os.environ.get(preset.url_variable) if preset.url_variable else None) or preset.base_url
     if url is None:
         raise ConfigurationError(f"{service} has no common address: give base_url=…")
     key = find_key(given, preset.key_variable, needed=url == preset.base_url and preset.needs_key, what=service)
-    arguments: dict[str, Any] = {
+    return {
         "api_key": key,
         "base_url": url,
         "key_header": preset.key_header,
         "key_variable": preset.key_variable,
         "provider": service,
     }
-    if preset.wire == "anthropic":
-        return AnthropicChatModel(model.strip(), **{**arguments, **settings})
-    arguments["dialect"] = preset.dialect
-    return OpenAIChatModel(model.strip(), **{**arguments, **settings})
