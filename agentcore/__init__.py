@@ -6,20 +6,27 @@ from agentcore.chat import (
     ChatRequest,
     ChatResponse,
     ChatStream,
+    PromptCache,
     ReasoningEffort,
     ToolDefinition,
     ToolSchema,
 )
 from agentcore.client import ChatClient, Conversation
 from agentcore.context import ToolContext
+from agentcore.embeddings import EmbeddingModel, EmbeddingOptions, EmbeddingResponse
 from agentcore.errors import (
     AgentCoreError,
     ConfigurationError,
     ConversationBusyError,
     DecodeError,
     InvalidInputError,
+    LeaseLostError,
+    OutputError,
+    PauseError,
     ProviderError,
+    StoreError,
     UnsupportedContentError,
+    VersionConflictError,
 )
 from agentcore.events import (
     ReasoningDelta,
@@ -53,13 +60,18 @@ from agentcore.messages import (
     check_history,
 )
 from agentcore.pairing import Repair, heal
+from agentcore.pause import Decision, Pause, PendingCall
 from agentcore.providers.anthropic import AnthropicChatModel
+from agentcore.providers.embedding_batches import EmbeddingLimits
+from agentcore.providers.embedding_presets import embedding_model
 from agentcore.providers.fallback import FallbackModel
 from agentcore.providers.openai import OpenAIChatModel
+from agentcore.providers.openai_embeddings import OpenAIEmbeddingModel
 from agentcore.providers.presets import chat_model
 from agentcore.stream import TurnStream
+from agentcore.tokens import MessageTokenCounter, TokenCounter, count_tokens, tiktoken_counter, token_counter
 from agentcore.tools.batch import BatchResult
-from agentcore.tools.errors import ToolError, TransientToolError
+from agentcore.tools.errors import EnvironmentToolError, ToolError, TransientToolError
 from agentcore.tools.request import ToolRequest
 from agentcore.tools.results import ToolResult
 from agentcore.tools.tool import Tool, tool
@@ -83,7 +95,13 @@ __all__ = [
     "ConfigurationError",
     "Conversation",
     "ConversationBusyError",
+    "Decision",
     "DecodeError",
+    "EmbeddingLimits",
+    "EmbeddingModel",
+    "EmbeddingOptions",
+    "EmbeddingResponse",
+    "EnvironmentToolError",
     "FallbackModel",
     "FilePart",
     "Filter",
@@ -93,19 +111,29 @@ __all__ = [
     "InMemoryChatMemory",
     "InvalidInputError",
     "InvokeResult",
+    "LeaseLostError",
     "Limits",
     "MemoryFilter",
     "Message",
+    "MessageTokenCounter",
     "OpenAIChatModel",
+    "OpenAIEmbeddingModel",
+    "OutputError",
     "Part",
+    "Pause",
+    "PauseError",
+    "PendingCall",
+    "PromptCache",
     "ProviderError",
     "ReasoningDelta",
     "ReasoningEffort",
     "Repair",
+    "StoreError",
     "StreamEvent",
     "SystemMessage",
     "TextDelta",
     "TextPart",
+    "TokenCounter",
     "Tool",
     "ToolCall",
     "ToolCallDelta",
@@ -125,9 +153,14 @@ __all__ = [
     "UnsupportedContentError",
     "Usage",
     "UserMessage",
+    "VersionConflictError",
     "WindowedChatMemory",
     "chat_model",
     "check_history",
+    "count_tokens",
+    "embedding_model",
     "heal",
+    "tiktoken_counter",
+    "token_counter",
     "tool",
 ]

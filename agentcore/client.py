@@ -1,6 +1,7 @@
 """ChatClient and Conversation: the public face. It wires model, tools, memory and filters; it decides nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -11,14 +12,17 @@ from msgspec.structs import replace
 
 from agentcore.chat import NO_OPTIONS, BatchedChatStream, ChatModel, ChatOptions, ChatRequest, ChatResponse
 from agentcore.context import Reducer, ToolContext
-from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostError
+from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostError, PauseError
 from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest, turn_result
 from agentcore.filters.base import Filter, compose, overridden
 from agentcore.filters.memory import MemoryFilter
 from agentcore.loop import run_loop
 from agentcore.memory.base import BusyPolicy, ChatMemory, record_store
+from agentcore.memory.pauses import open_pause, pause_to_resume
 from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage, as_messages
+from agentcore.pause import Decision, Pause, Resumption
 from agentcore.stream import TurnStream
+from agentcore.tool_round import Approver, Eligibility, ToolRounds
 from agentcore.tools.batch import BatchResult
 from agentcore.tools.runner import ToolRunner
 from agentcore.tools.tool import ToolSource, tools_by_name
@@ -46,6 +50,12 @@ class ChatClient:
         max_concurrent_tools: tools of one batch that run at once; None is all of them.
         max_tool_threads: worker threads for sync tools, shared by all turns of this client.
         max_result_chars: longest tool result shown to the model; what is beyond is cut with a visible mark.
+        approver: decides at once on calls that need a person's consent, as a command line does; without it the turn
+            pauses, and `resume` goes on with it.
+        pause_expires_in: seconds after which a pause can no longer be resumed.
+        pause_on_environment_error: a tool that raises `EnvironmentToolError` pauses the turn instead of telling the
+            model.
+        run_tools_if: asked before the tools of a reply run; if it says no, the turn ends with status `stopped`.
 
     Raises:
         ConfigurationError: two tools of one name, two memories, an unknown model string.
@@ -68,6 +78,10 @@ class ChatClient:
         max_concurrent_tools: int | None = None,
         max_tool_threads: int = 40,
         max_result_chars: int | None = None,
+        approver: Approver | None = None,
+        pause_expires_in: float | None = None,
+        pause_on_environment_error: bool = False,
+        run_tools_if: Eligibility | None = None,
     ) -> None:
         self._model = _resolve_model(model)
         self._named_models: dict[str, ChatModel] = {}  # of the calls that named another
@@ -85,7 +99,14 @@ class ChatClient:
             threads=CapacityLimiter(max_tool_threads),
         )
         self._chat = compose(overridden(self._filters, "around_chat"), self._call_model)
-        loop = partial(run_loop, chat=self._chat, run_tools=self._tool_runner.run_batch)
+        rounds = ToolRounds(
+            run_batch=self._tool_runner.run_batch,
+            approver=approver,
+            pause_expires_in=pause_expires_in,
+            pause_on_environment_error=pause_on_environment_error,
+            eligibility=run_tools_if,
+        )
+        loop = partial(run_loop, chat=self._chat, rounds=rounds)
         self._run = compose(overridden(self._filters, "around_turn"), loop)
         self._transforms = overridden(self._filters, "transform_stream")
 
@@ -160,23 +181,81 @@ class ChatClient:
             ChatRequest(request.messages, request.tools, request.options, request.context, request.turn, request.model)
         )
 
+    async def resume(
+        self,
+        conversation_id: str,
+        decisions: Decision | Iterable[Decision],
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+        model: ChatModel | str | None = None,
+    ) -> InvokeResult:
+        """Go on with a turn that paused, in this process or another that has the same tools and store.
+
+        Args:
+            conversation_id: the conversation that waits.
+            decisions: one for each call that waits, made by the methods of `PendingCall`.
+            tool_context: as for `invoke`; it is not kept over a pause.
+            options: as for `invoke`.
+            limits: as for `invoke`; what the turn took before the pause counts.
+            model: as for `invoke`.
+
+        Raises:
+            PauseError: nothing waits there, it was resumed already, it has expired, or a decision is missing, stale or
+                forged; nothing was run.
+            ProviderError: the model failed after the tools had run; their results are stored.
+        """
+        return await self._run_turn(
+            await self._resumption(conversation_id, decisions, tool_context, options, limits, model)
+        )
+
+    @asynccontextmanager
+    async def resume_stream(
+        self,
+        conversation_id: str,
+        decisions: Decision | Iterable[Decision],
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+        model: ChatModel | str | None = None,
+    ) -> AsyncGenerator[TurnStream]:
+        """Go on with a turn that paused, and read along; see `resume` and `stream`."""
+        request = await self._resumption(conversation_id, decisions, tool_context, options, limits, model)
+        async with TurnStream(partial(self._run_turn, request), request.turn, self._transforms) as turn:
+            yield turn
+
+    async def open_pause(self, conversation_id: str) -> Pause | None:
+        """What waits for a decision in a conversation; None if nothing does."""
+        records = self._memory.records
+        return None if records is None else await open_pause(records, conversation_id)
+
     async def run_tools(
         self,
         calls: ChatResponse | AssistantMessage | Sequence[ToolCall],
         *,
         tool_context: Mapping[str, Any] | None = None,
+        decisions: Iterable[Decision] | None = None,
     ) -> BatchResult:
         """Run the tool calls of a reply in one batch.
 
+        Args:
+            calls: the reply, or its calls.
+            tool_context: the mapping that tools and filters read.
+            decisions: on the calls that an earlier run of the same calls returned as `pending`.
+
         Returns:
-            `messages`, one tool message a call, in call order; `tool_context`, with the tools' writes folded in.
+            `messages`, one tool message a call, in call order; `tool_context`, with the tools' writes folded in. If
+            calls need a decision first, nothing has run, and `pending` says which they are.
         """
         if isinstance(calls, ChatResponse):
             calls = calls.message
         if isinstance(calls, AssistantMessage):
             calls = calls.tool_calls
         context = _context(tool_context, None, uuid4().hex)
-        return await self._tool_runner.run_batch(calls, tuple(self._tools.values()), context, None, {})
+        made = None if decisions is None else {decision.call_id: decision for decision in decisions}
+        return await self._tool_runner.run_batch(calls, tuple(self._tools.values()), context, None, {}, decisions=made)
 
     def conversation(self, conversation_id: str) -> "Conversation":
         """The stateful face of one conversation.
@@ -231,17 +310,50 @@ class ChatClient:
         given = as_messages(messages)
         _check_input(given)
         context = _context(tool_context, conversation_id, uuid4().hex)
+        return self._turn_request(given, Turn(context.turn_id, context), context, options, limits, model)
+
+    def _turn_request(
+        self,
+        messages: Sequence[Message],
+        turn: Turn,
+        context: ToolContext,
+        options: ChatOptions | None,
+        limits: Limits | None,
+        model: ChatModel | str | None,
+    ) -> TurnRequest:
         # The name of the client's model says nothing to another one.
         base = self._options if model is None else replace(self._options, model=None)
         return TurnRequest(
-            given,
-            Turn(context.turn_id, context),
+            messages,
+            turn,
             tuple(self._tools.values()),
             base if options is None else options.over(base),
             self._limits if limits is None else limits,
             context,
             self._resolved(model) if isinstance(model, str) else model,
         )
+
+    async def _resumption(
+        self,
+        conversation_id: str,
+        decisions: Decision | Iterable[Decision],
+        tool_context: Mapping[str, Any] | None,
+        options: ChatOptions | None,
+        limits: Limits | None,
+        model: ChatModel | str | None,
+    ) -> TurnRequest:
+        """The request of a turn that goes on: the turn as it was when it paused, and what was decided."""
+        records = self._memory.records
+        if records is None:
+            raise PauseError("this client's memory keeps no pauses, so nothing can wait in it", reason="nothing")
+        pause = await pause_to_resume(records, conversation_id)
+        made = pause.decide(decisions)
+        context = _context(tool_context, conversation_id, pause.turn_id)
+        turn = Turn(pause.turn_id, context)
+        turn.position, turn.usage = pause.position, pause.usage
+        turn.model_calls, turn.tool_calls = pause.model_calls, pause.tool_calls
+        request = self._turn_request((), turn, context, options, limits, model)
+        return replace(request, resumption=Resumption(pause, made))
 
     async def _run_turn(self, request: TurnRequest) -> InvokeResult:
         turn = request.turn
@@ -322,6 +434,38 @@ class Conversation:
             options=options,
             limits=limits,
             model=model,
+        )
+
+    async def open_pause(self) -> Pause | None:
+        """What waits for a decision here; None if nothing does."""
+        return await self._client.open_pause(self.id)
+
+    async def resume(
+        self,
+        decisions: Decision | Iterable[Decision],
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+        model: ChatModel | str | None = None,
+    ) -> InvokeResult:
+        """Go on with the turn that paused here; see `ChatClient.resume`."""
+        return await self._client.resume(
+            self.id, decisions, tool_context=tool_context, options=options, limits=limits, model=model
+        )
+
+    def resume_stream(
+        self,
+        decisions: Decision | Iterable[Decision],
+        *,
+        tool_context: Mapping[str, Any] | None = None,
+        options: ChatOptions | None = None,
+        limits: Limits | None = None,
+        model: ChatModel | str | None = None,
+    ) -> AbstractAsyncContextManager[TurnStream]:
+        """Go on with the turn that paused here, and read along; see `ChatClient.resume_stream`."""
+        return self._client.resume_stream(
+            self.id, decisions, tool_context=tool_context, options=options, limits=limits, model=model
         )
 
     async def history(self) -> Sequence[Message]:

@@ -97,6 +97,23 @@ class LeaseLostError(AgentCoreError):
     retryable = True
 
 
+class PauseError(AgentCoreError):
+    """A pause cannot be resumed so.
+
+    Attributes:
+        reason: `nothing` waits there; it was `resumed` already; it has `expired`; a decision is `stale` (for another
+            pause), `forged` (not on what was shown) or `incomplete` (a call is left out).
+    """
+
+    kind = "conflict"
+
+    def __init__(
+        self, message: str, *, reason: Literal["nothing", "resumed", "expired", "stale", "forged", "incomplete"]
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class ProviderError(AgentCoreError):
     """A provider refused, failed or could not be reached.
 

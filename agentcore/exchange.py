@@ -8,15 +8,16 @@ from msgspec import Struct
 from agentcore.chat import NO_OPTIONS, ChatModel, ChatOptions, ToolSchema
 from agentcore.context import ToolContext
 from agentcore.messages import AssistantMessage, FinishReason, Message, ToolMessage, text_of
+from agentcore.pause import Pause, Resumption
 from agentcore.turn import Turn
 from agentcore.usage import UNKNOWN_USAGE, Usage
 
 T = TypeVar("T")
 
-TurnStatus: TypeAlias = Literal["completed", "paused", "limit", "cancelled", "blocked"]
+TurnStatus: TypeAlias = Literal["completed", "paused", "limit", "cancelled", "blocked", "stopped"]
 """How a turn ended. Only `completed` is a full answer; the others keep everything done so far."""
 
-LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "seconds", "max_tokens"]
+LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "cost", "seconds", "repeated_calls", "max_tokens"]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -26,13 +27,21 @@ class Limits(Struct, frozen=True, kw_only=True):
         model_calls: requests to the model.
         tool_calls: tools run.
         tokens: input and output tokens together, as the provider counts them.
+        cost: US dollars, by the list prices of the extra `prices`; a model without a known price costs nothing here.
         seconds: wall time.
+        repeated_calls: the batch of calls that comes this often in a row, with the same arguments, is not run: the
+            model is told so, and if it asks once more, the turn ends.
+        closing_answer: at a limit of model calls, tool calls, tokens or cost, ask the model once more, without tools,
+            for the best answer it can give; the status is still `limit`.
     """
 
     model_calls: int | None = 50
     tool_calls: int | None = None
     tokens: int | None = None
+    cost: float | None = None
     seconds: float | None = None
+    repeated_calls: int | None = None
+    closing_answer: bool = False
 
 
 DEFAULT_LIMITS = Limits()
@@ -44,6 +53,7 @@ class TurnRequest(Struct, frozen=True):
     Attributes:
         messages: the delta: what the user said, not the history.
         tools: what the model may call.
+        resumption: the pause that this turn goes on from; `messages` are empty then.
         model: the model to ask, instead of the client's.
     """
 
@@ -54,6 +64,7 @@ class TurnRequest(Struct, frozen=True):
     limits: Limits = DEFAULT_LIMITS
     context: ToolContext = ToolContext()
     model: ChatModel | None = None
+    resumption: Resumption | None = None
 
 
 class InvokeResult(Struct, frozen=True, kw_only=True):
@@ -67,6 +78,8 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
         usage: the tokens of all model calls of the turn.
         tool_context: the context after all tools' writes.
         limit: with status `limit`: which one.
+        pause: with status `paused`: what waits, and for whom.
+        cost: US dollars, if `Limits.cost` asked for it and the price is known.
         model_calls: requests made to the model.
         tool_calls: tools run.
     """
@@ -80,6 +93,8 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
     usage: Usage = UNKNOWN_USAGE
     tool_context: ToolContext = ToolContext()
     limit: LimitName | None = None
+    pause: Pause | None = None
+    cost: float | None = None
     model_calls: int = 0
     tool_calls: int = 0
     direct_text: str | None = None
@@ -103,7 +118,12 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
 
 
 def turn_result(
-    turn: Turn, status: TurnStatus, *, limit: LimitName | None = None, direct: Sequence[ToolMessage] = ()
+    turn: Turn,
+    status: TurnStatus,
+    *,
+    limit: LimitName | None = None,
+    direct: Sequence[ToolMessage] = (),
+    pause: Pause | None = None,
 ) -> InvokeResult:
     """What a turn has brought so far, as the result it ends with."""
     return InvokeResult(
@@ -116,6 +136,8 @@ def turn_result(
         usage=turn.usage,
         tool_context=turn.context,
         limit=limit,
+        pause=pause,
+        cost=turn.cost,
         model_calls=turn.model_calls,
         tool_calls=turn.tool_calls,
         direct_text="\n".join(text_of(message.content) for message in direct) if direct else None,

@@ -1,48 +1,34 @@
 """The loop of a turn: call the model, run the tools it asks for, until it answers. Orchestration only."""
 
-from collections.abc import MutableMapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from agentcore.chat import ChatRequest, ToolSchema
-from agentcore.context import ToolContext
+from msgspec.structs import replace
+
+from agentcore.chat import ChatOptions, ChatRequest, ChatResponse
 from agentcore.exchange import InvokeResult, LimitName, TurnRequest, turn_result
 from agentcore.filters.base import ChatCall
-from agentcore.memory.finishing import clean_up
 from agentcore.messages import Message, ToolCall, ToolMessage
-from agentcore.pairing import interrupted_result
-from agentcore.tools.batch import BatchResult
-from agentcore.turn import Turn, TurnHistory
+from agentcore.tool_round import ToolRounds
+from agentcore.turn import TurnHistory
 
 UNFINISHED_REASONS = frozenset({"pause_turn"})
 """Provider words for a reply that goes on when it is sent back (Anthropic Messages API, "pause_turn")."""
 
 
-class ToolRunner(Protocol):
-    """Runs one batch of calls; `finished` collects results as they come, for whoever has to stop it."""
-
-    async def __call__(
-        self,
-        calls: Sequence[ToolCall],
-        tools: Sequence[ToolSchema],
-        context: ToolContext,
-        turn: Turn | None,
-        finished: MutableMapping[str, ToolMessage],
-    ) -> BatchResult: ...
-
-
-async def run_loop(request: TurnRequest, chat: ChatCall, run_tools: ToolRunner) -> InvokeResult:
-    """One turn: model calls and tools until there is an answer or a limit is reached."""
+async def run_loop(request: TurnRequest, chat: ChatCall, rounds: ToolRounds) -> InvokeResult:
+    """One turn: model calls and tools until there is an answer, a pause, or a limit is reached."""
     turn, history = request.turn, request.turn.history
     assert history is not None  # the memory filter opens it for every turn
     delta: Sequence[Message] = request.messages
+    if request.resumption is not None:
+        step = await rounds.resume(request, history, request.resumption)
+        if isinstance(step, InvokeResult):
+            return step
+        delta = step
     while True:
         if _reached(request.limits.model_calls, turn.model_calls):
-            return turn_result(turn, "limit", limit="model_calls")
-        turn.model_calls += 1
-        response = await chat(ChatRequest(delta, request.tools, request.options, turn.context, turn, request.model))
-        await history.settle(delta, response.message)
-        turn.reply, turn.finish_reason = response.message, response.finish_reason
-        turn.usage += response.usage
+            return await _limit(request, history, chat, "model_calls", delta)
+        response = await _ask(request, history, chat, delta)
         calls = response.message.tool_calls
         if not calls:
             if response.raw_finish_reason in UNFINISHED_REASONS:
@@ -53,28 +39,48 @@ async def run_loop(request: TurnRequest, chat: ChatCall, run_tools: ToolRunner) 
             await history.append(_refusals(calls, "the reply was cut by the output limit before the call was complete"))
             return turn_result(turn, "limit", limit="max_tokens")
         if (limit := _limit_before_tools(request, len(calls))) is not None:
+            refused = _refusals(calls, f"this turn has reached its limit of {_words(limit)}")
+            await history.append(refused)
+            return await _limit(request, history, chat, limit, refused)
+        step = await rounds.run(request, history, response)
+        if isinstance(step, InvokeResult):
+            return step
+        delta = step
+
+
+async def _ask(
+    request: TurnRequest,
+    history: TurnHistory,
+    chat: ChatCall,
+    delta: Sequence[Message],
+    options: ChatOptions | None = None,
+) -> ChatResponse:
+    turn = request.turn
+    turn.model_calls += 1
+    response = await chat(
+        ChatRequest(delta, request.tools, options or request.options, turn.context, turn, request.model)
+    )
+    await history.settle(delta, response.message)
+    turn.reply, turn.finish_reason = response.message, response.finish_reason
+    turn.usage += response.usage
+    if request.limits.cost is not None:
+        from agentcore.pricing import cost_of
+
+        price = cost_of(response.usage, response.model or request.options.model)
+        turn.cost = turn.cost if price is None else (turn.cost or 0.0) + price
+    return response
+
+
+async def _limit(
+    request: TurnRequest, history: TurnHistory, chat: ChatCall, limit: LimitName, delta: Sequence[Message]
+) -> InvokeResult:
+    """The end of a turn at a limit: after one more answer, without tools, if the limits grant it."""
+    if request.limits.closing_answer:
+        response = await _ask(request, history, chat, delta, replace(request.options, tool_choice="none"))
+        calls = response.message.tool_calls
+        if calls:  # some models call tools whatever they are told
             await history.append(_refusals(calls, f"this turn has reached its limit of {_words(limit)}"))
-            return turn_result(turn, "limit", limit=limit)
-        batch = await _run_batch(calls, request, history, run_tools)
-        turn.tool_calls += len(calls)
-        turn.context = batch.tool_context
-        if batch.return_direct:
-            return turn_result(turn, "completed", direct=batch.messages)
-        delta = batch.messages
-
-
-async def _run_batch(
-    calls: Sequence[ToolCall], request: TurnRequest, history: TurnHistory, run_tools: ToolRunner
-) -> BatchResult:
-    """Run the calls and store their results, also when the turn is stopped in the middle."""
-    finished: dict[str, ToolMessage] = {}
-    try:
-        batch = await run_tools(calls, request.tools, request.turn.context, request.turn, finished)
-    except BaseException:
-        await clean_up(history.append([finished.get(call.id) or interrupted_result(call) for call in calls]))
-        raise
-    await history.append(batch.messages)
-    return batch
+    return turn_result(request.turn, "limit", limit=limit)
 
 
 def _limit_before_tools(request: TurnRequest, calls: int) -> LimitName | None:
@@ -86,6 +92,8 @@ def _limit_before_tools(request: TurnRequest, calls: int) -> LimitName | None:
         return "tool_calls"
     if _reached(limits.tokens, (turn.usage.input_tokens or 0) + (turn.usage.output_tokens or 0)):
         return "tokens"
+    if limits.cost is not None and turn.cost is not None and turn.cost >= limits.cost:
+        return "cost"
     return None
 
 

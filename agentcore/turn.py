@@ -7,7 +7,9 @@ from typing import Protocol
 
 from agentcore.context import ToolContext
 from agentcore.events import TurnEvent
-from agentcore.messages import AssistantMessage, FinishReason, Message
+from agentcore.messages import AssistantMessage, FinishReason, Message, ToolCall, ToolMessage
+from agentcore.pause import Pause
+from agentcore.repetition import RepetitionGuard
 from agentcore.usage import UNKNOWN_USAGE
 
 
@@ -38,6 +40,37 @@ class TurnHistory(Protocol):
 
     async def settle(self, delta: Sequence[Message], reply: AssistantMessage) -> None:
         """Make sure that the reply which left the chat filters is the one on record."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """How many messages the turn has stored, before a pause and since."""
+        ...
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether the turn may wait here and be resumed later, in another process too."""
+        ...
+
+    async def keep_pause(self, pause: Pause, expires_in: float | None) -> None:
+        """Store that the turn waits; it can be resumed for `expires_in` seconds."""
+        ...
+
+    async def take_pause(self, pause: Pause) -> Sequence[ToolCall]:
+        """Use the pause up; the calls that have no result yet.
+
+        Raises:
+            PauseError: somebody else has resumed it, it has expired, or the conversation went on without it.
+        """
+        ...
+
+    @property
+    def records_results(self) -> bool:
+        """Whether results outlive the process before their batch is complete."""
+        ...
+
+    async def record_result(self, place: int, message: ToolMessage) -> None:
+        """Keep the result of the call at a place of its batch: it is not run again should the process end meanwhile."""
         ...
 
 
@@ -81,16 +114,21 @@ class Turn:
         usage: tokens of all model calls so far.
         model_calls: requests made to the model.
         tool_calls: tools run.
+        cost: what the model calls cost so far, in US dollars; None if nobody asked, or no price is known.
+        position: messages that the turn had stored before it was resumed.
     """
 
     __slots__ = (
+        "_repetition",
         "_scope",
         "cancelled",
         "context",
+        "cost",
         "finish_reason",
         "history",
         "id",
         "model_calls",
+        "position",
         "reply",
         "sink",
         "tool_calls",
@@ -107,8 +145,18 @@ class Turn:
         self.usage = UNKNOWN_USAGE
         self.model_calls = 0
         self.tool_calls = 0
+        self.cost: float | None = None
+        self.position = 0
         self.cancelled = False
+        self._repetition: RepetitionGuard | None = None
         self._scope: asyncio.Timeout | None = None
+
+    @property
+    def repetition(self) -> RepetitionGuard:
+        """Counts calls that are made again and again."""
+        if self._repetition is None:
+            self._repetition = RepetitionGuard()
+        return self._repetition
 
     def open_scope(self, seconds: float | None) -> asyncio.Timeout:
         """The scope in which the turn runs; it expires after `seconds`, or at once when the turn is cancelled.

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.exchange import InvokeResult, TurnRequest
 from agentcore.filters.base import ChatCall, Filter, TurnCall
-from agentcore.memory.base import BusyPolicy, ChatMemory, Lease, TurnLocking, record_store
+from agentcore.memory.base import BusyPolicy, ChatMemory, Lease, RecordKeeping, TurnLocking, record_store
 from agentcore.memory.finishing import clean_up
 from agentcore.memory.history import ConversationHistory, StoreAccess
 from agentcore.memory.in_memory import InMemoryChatMemory
@@ -44,6 +44,11 @@ class MemoryFilter(Filter):
         record = record_store(store) if store is not None else None
         self._locking: TurnLocking = record if isinstance(record, TurnLocking) else ConversationLocks()
 
+    @property
+    def records(self) -> RecordKeeping | None:
+        """Where pauses are kept; None if the store keeps none."""
+        return self._access.records if self._access is not None else None
+
     def hold_turn(self, conversation_id: str, turn: Turn | None = None) -> AbstractAsyncContextManager[Lease | None]:
         """Hold the conversation's place for the length of the block.
 
@@ -61,10 +66,10 @@ class MemoryFilter(Filter):
         """Open the turn's history, holding the conversation's place."""
         conversation_id, turn = request.context.conversation_id, request.turn
         if self._access is None or conversation_id is None:
-            turn.history = ConversationHistory(StoreAccess(InMemoryChatMemory()), turn.id, turn.id)
+            turn.history = ConversationHistory(StoreAccess(InMemoryChatMemory()), turn.id, turn.id, lasting=False)
             return await call_next(request)
         async with self.hold_turn(conversation_id, turn) as lease:
-            turn.history = ConversationHistory(self._access, conversation_id, turn.id, lease)
+            turn.history = ConversationHistory(self._access, conversation_id, turn.id, lease, position=turn.position)
             return await call_next(request)
 
     async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:

@@ -1,16 +1,21 @@
 """ConversationHistory: one turn's way to the record: read healed and windowed, appended to, never kept twice."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from agentcore.errors import InvalidInputError
-from agentcore.memory.base import ChatMemory, Lease, MessageLog, ModelView, record_store
+from agentcore.errors import InvalidInputError, PauseError
+from agentcore.memory.base import ChatMemory, Lease, MessageLog, ModelView, RecordKeeping, record_store
 from agentcore.memory.finishing import finish
 from agentcore.memory.in_memory import InMemoryChatMemory
-from agentcore.messages import AssistantMessage, Message, ToolMessage
+from agentcore.memory.ledger import record_result, recorded_results
+from agentcore.memory.pauses import abandon_pause, keep_pause, take_pause
+from agentcore.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from agentcore.pairing import heal, interrupted_result, last_batch, unanswered_calls
+from agentcore.pause import Pause
 
 logger = logging.getLogger("agentcore.memory")
+
+ABANDONED_RESULT = "Not run: it waited for a decision, and the user went on without one."
 
 
 class StoreAccess:
@@ -20,10 +25,11 @@ class StoreAccess:
         record: the store that holds the messages.
         view: decides what of them the model sees; None shows all.
         log: the record again, if an append to it can be conditional and sent again.
+        records: the record again, if it keeps other things with a conversation: pauses, results of a batch under way.
         instant: its appends never wait, so nothing can come in between.
     """
 
-    __slots__ = ("instant", "log", "record", "view")
+    __slots__ = ("instant", "log", "record", "records", "view")
 
     def __init__(self, store: ChatMemory) -> None:
         # Asked first: looking for protocols takes microseconds, and a turn without a store makes one of these.
@@ -31,12 +37,14 @@ class StoreAccess:
             self.record: ChatMemory = store
             self.view: ModelView | None = None
             self.log: MessageLog | None = store
+            self.records: RecordKeeping | None = store
             self.instant = True
             return
         record = record_store(store)
         self.record = record
         self.view = store if isinstance(store, ModelView) else None
         self.log = _log_of(record)
+        self.records = record if isinstance(record, RecordKeeping) else None
         self.instant = type(record) is InMemoryChatMemory
 
 
@@ -54,11 +62,23 @@ def _log_of(store: ChatMemory) -> MessageLog | None:
 class ConversationHistory:
     """The history of one conversation, as one turn reads and extends it. Satisfies `turn.TurnHistory`."""
 
-    def __init__(self, access: StoreAccess, conversation_id: str, turn_id: str, lease: Lease | None = None) -> None:
+    def __init__(
+        self,
+        access: StoreAccess,
+        conversation_id: str,
+        turn_id: str,
+        lease: Lease | None = None,
+        *,
+        position: int = 0,
+        lasting: bool = True,
+    ) -> None:
         self._access = access
         self._conversation_id = conversation_id
         self._turn_id = turn_id
         self._lease = lease
+        self._start = position
+        self._lasting = lasting
+        self._version: int | None = None  # after our last append
         self._added: list[Message] = []
         self._delta: Sequence[Message] = ()
         self._due: tuple[Message, ...] = ()
@@ -70,6 +90,53 @@ class ConversationHistory:
     def added(self) -> tuple[Message, ...]:
         """What this turn has stored so far, in stored order."""
         return tuple(self._added)
+
+    @property
+    def position(self) -> int:
+        """How many messages the turn has stored, before a pause and since."""
+        return self._start + len(self._added)
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether the turn may wait here: in a conversation, on a store that keeps records."""
+        return self._lasting and self._access.records is not None
+
+    async def keep_pause(self, pause: Pause, expires_in: float | None) -> None:
+        """Store that the turn waits."""
+        records = self._access.records
+        assert records is not None  # can_pause has been asked
+        await finish(keep_pause(records, self._conversation_id, pause, seq=self._version, expires_in=expires_in))
+
+    async def take_pause(self, pause: Pause) -> Sequence[ToolCall]:
+        """Use the pause up; the calls that have no result yet.
+
+        Raises:
+            PauseError: it cannot be resumed (any more); nothing was changed.
+        """
+        records = self._access.records
+        assert records is not None  # the pause came from there
+        calls = unanswered_calls(await self._access.record.get(self._conversation_id))
+        waiting = {one.call.id for one in pause.calls}
+        if not waiting <= {call.id for call in calls}:
+            raise PauseError(
+                f"conversation {self._conversation_id!r} has gone on without its pause: the calls are answered",
+                reason="stale",
+            )
+        await finish(take_pause(records, self._conversation_id, pause))
+        if self._access.log is not None:
+            self._version = await self._access.log.version(self._conversation_id)
+        return calls
+
+    @property
+    def records_results(self) -> bool:
+        """Whether results can outlive the process before their batch is complete."""
+        return self._lasting and not self._access.instant and self._version is not None and self.can_pause
+
+    async def record_result(self, place: int, message: ToolMessage) -> None:
+        """Keep one result of the batch under way; see `memory.ledger`."""
+        records = self._access.records
+        assert records is not None
+        await finish(record_result(records, self._conversation_id, self._version, place, message))
 
     async def append(self, messages: Sequence[Message]) -> None:
         """Store messages, all or none; done or not done is known even when we are cancelled meanwhile."""
@@ -86,8 +153,8 @@ class ConversationHistory:
 
     async def _add(self, messages: Sequence[Message]) -> None:
         if self._access.log is not None:
-            await self._access.log.append(
-                self._conversation_id, messages, turn_id=self._turn_id, position=len(self._added), lease=self._lease
+            self._version = await self._access.log.append(
+                self._conversation_id, messages, turn_id=self._turn_id, position=self.position, lease=self._lease
             )
         else:
             await self._access.record.add(self._conversation_id, messages)
@@ -121,11 +188,8 @@ class ConversationHistory:
             self._due = tuple(delta[lead:])
         else:
             # A turn broke off in the middle of its tools: say so to the model, and in the store with the next append.
-            broken_off = [interrupted_result(call) for call in unanswered_calls(stored)]
+            broken_off = await self._answers_of(unanswered_calls(stored))
             self._due = (*broken_off, *delta)
-            if broken_off:
-                ids = ", ".join(result.tool_call_id for result in broken_off)
-                logger.warning("conversation %r: answered as interrupted: %s", self._conversation_id, ids)
         if not stored and not self._due and not lead:
             raise InvalidInputError("there is nothing to send: no messages were given and the history is empty")
         messages = [*stored, *self._due]
@@ -168,6 +232,25 @@ class ConversationHistory:
             await self._append([*fresh, reply])
         else:
             await self._append([*(interrupted_result(call) for call in last.tool_calls), reply])
+
+    async def _answers_of(self, calls: Sequence[ToolCall]) -> list[ToolMessage]:
+        """Answers to the calls that an earlier turn left open: results that were recorded, else that it broke off."""
+        if not calls:
+            return []
+        records = self._access.records
+        if records is not None and await abandon_pause(records, self._conversation_id):
+            return [ToolMessage(call.id, call.name, ABANDONED_RESULT, is_error=True) for call in calls]
+        recorded: Mapping[str, ToolMessage] = {}
+        if records is not None and self._access.log is not None and not self._access.instant:
+            recorded = await recorded_results(records, self._access.log, self._conversation_id)
+        answers = [recorded.get(call.id) or interrupted_result(call) for call in calls]
+        logger.warning(
+            "conversation %r: a turn broke off among its tools; recorded results: %s; answered as interrupted: %s",
+            self._conversation_id,
+            ", ".join(call.id for call in calls if call.id in recorded) or "none",
+            ", ".join(call.id for call in calls if call.id not in recorded) or "none",
+        )
+        return answers
 
     async def _take_results(self, stored: Sequence[Message], results: Sequence[Message]) -> Sequence[Message]:
         """Store the results that are new; in what is returned the results given stand in place of the stored ones."""

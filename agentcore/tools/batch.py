@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from agentcore.context import ToolContext
 from agentcore.events import ToolFinished, ToolStarted
 from agentcore.messages import ToolCall, ToolMessage
-from agentcore.tools.errors import describe
+from agentcore.pause import PendingCall
+from agentcore.tools.errors import EnvironmentToolError, describe
 from agentcore.tools.execution import ToolExecution
 from agentcore.tools.request import ToolRequest
-from agentcore.tools.results import ToolResult, UnpresentableResultError, readable, render, shorten
+from agentcore.tools.results import ToolResult, UnpresentableResultError, plain_writes, readable, render, shorten
 from agentcore.tools.tool import ArgumentError
 from agentcore.turn import EventSink
 
@@ -31,11 +32,38 @@ class BatchResult(Struct, frozen=True):
         messages: one tool message a call, in call order.
         tool_context: the context with the tools' writes folded in, in call order.
         return_direct: all tools of the batch declared that their result is the answer, and none failed.
+        pending: calls that wait for a decision. As long as there are any, nothing of the batch has run.
+        environment_failures: ids of the calls whose surroundings failed.
     """
 
     messages: tuple[ToolMessage, ...]
     tool_context: ToolContext
     return_direct: bool = False
+    pending: tuple[PendingCall, ...] = ()
+    environment_failures: frozenset[str] = frozenset()
+
+
+class BatchOutcome:
+    """What a batch leaves besides its answers.
+
+    Attributes:
+        environment_failures: ids of the calls whose surroundings failed.
+    """
+
+    def __init__(self) -> None:
+        self.environment_failures: set[str] = set()
+        self._writes: dict[str, tuple[dict[str, Any], Mapping[str, Any]]] = {}
+
+    def take_writes(self, call_id: str, writes: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the values a tool wrote; what the record holds of them has to have a JSON form."""
+        plain = plain_writes(writes)
+        self._writes[call_id] = (plain, writes)
+        return plain
+
+    def writes_of(self, message: ToolMessage) -> Mapping[str, Any] | None:
+        """The values to fold in for an answer: the tool's own, unless a filter put others in their place."""
+        plain, writes = self._writes.get(message.tool_call_id, (None, None))
+        return writes if message.writes is plain else message.writes
 
 
 async def run_together(
@@ -44,11 +72,12 @@ async def run_together(
     finished: MutableMapping[str, ToolMessage],
     max_concurrency: int | None,
     sink: EventSink | None = None,
+    record: Callable[[ToolMessage], Awaitable[None]] | None = None,
 ) -> tuple[ToolMessage, ...]:
     """Run the calls at once, serial ones one after another; the answers in call order.
 
-    `finished` gets each answer as it comes, before anybody hears of it. A cancellation stops all calls and waits for
-    their clean-up; it comes out as it is, never in a group.
+    `finished` gets each answer as it comes, and `record` too, before anybody hears of it. A cancellation stops all
+    calls and waits for their clean-up; it comes out as it is, never in a group.
     """
     places = asyncio.Semaphore(max_concurrency) if max_concurrency else None
 
@@ -66,6 +95,8 @@ async def run_together(
             await sink.send((ToolStarted(request.call),))
         message = await _answer(request, run)
         finished[request.call.id] = message
+        if record is not None:
+            await record(message)
         if sink is not None:
             await sink.send((ToolFinished(message),))
         return message
@@ -133,6 +164,7 @@ async def run_call(
     default_timeout: float | None,
     max_result_chars: int | None,
     sleep: Callable[[float], Awaitable[object]],
+    outcome: BatchOutcome,
 ) -> ToolMessage:
     """The inside of the tool onion: check the arguments, run the function, make its result or its failure an answer."""
     call, tool = request.call, request.tool
@@ -157,6 +189,8 @@ async def run_call(
             raise
         return failure(call, _CANCELLED_INSIDE)
     except Exception as error:  # noqa: BLE001 - errors are data: the model is told
+        if isinstance(error, EnvironmentToolError):
+            outcome.environment_failures.add(call.id)
         return failure(call, describe(error), max_result_chars)
     writes: Any = None
     if isinstance(value, ToolResult):
@@ -167,7 +201,12 @@ async def run_call(
         content = shorten(render(value), max_result_chars)
     except UnpresentableResultError as error:
         return failure(call, str(error), max_result_chars)
-    return ToolMessage(call.id, call.name, content, writes=dict(cast("Mapping[str, Any]", writes)) if writes else None)
+    return ToolMessage(
+        call.id,
+        call.name,
+        content,
+        writes=outcome.take_writes(call.id, cast("Mapping[str, Any]", writes)) if writes else None,
+    )
 
 
 def failure(call: ToolCall, text: str, max_chars: int | None = None) -> ToolMessage:

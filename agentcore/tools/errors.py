@@ -19,6 +19,14 @@ class TransientToolError(ToolError):
     retryable = True
 
 
+class EnvironmentToolError(ToolError):
+    """The tool's surroundings failed, not the call: credentials have run out, a quota is used up.
+
+    The model cannot mend that. Where the client says `pause_on_environment_error=True` the turn waits for a person;
+    elsewhere the model is told.
+    """
+
+
 def describe(error: BaseException) -> str:
     """An exception in words, never empty: its name, its text, and what caused it; of a group, what is in it."""
     words = _words(error)

@@ -33,6 +33,17 @@ class UnpresentableResultError(Exception):
     """The tool ran, but what it returned has no form a model could read."""
 
 
+def plain_writes(writes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a tool wrote, as the record can hold it: as JSON values; what has no JSON form by the name of its type."""
+    made: dict[str, Any] = {}
+    for key, value in writes.items():
+        try:
+            made[str(key)] = msgspec.json.decode(msgspec.json.encode(value, enc_hook=json_default))
+        except (TypeError, ValueError, NotImplementedError, RecursionError):
+            made[str(key)] = f"({type(value).__name__})"
+    return made
+
+
 def render(value: Any) -> Content:
     """A return value as content: text as it is, parts as parts, anything else as JSON.
 

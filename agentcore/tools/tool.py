@@ -2,19 +2,24 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast, overload
 
 import msgspec
 
+from agentcore.chat import ToolDefinition
 from agentcore.context import ToolContext
 from agentcore.errors import ConfigurationError
+from agentcore.messages import ToolCall
 from agentcore.pydantic_types import unwrapped
 from agentcore.schema import convert_value, describe_error
 from agentcore.tools.signature import Signature, in_words
 
-ToolSource: TypeAlias = "Tool | Callable[..., Any]"
-"""A tool, or a plain function that becomes one."""
+ToolSource: TypeAlias = "Tool | ToolDefinition | Callable[..., Any]"
+"""A tool, a plain function that becomes one, or the definition of a tool that runs on the caller's side."""
+
+Gate: TypeAlias = Callable[[ToolCall, ToolContext], "bool | str | Awaitable[bool | str]"]
+"""Whether a call needs a person's consent: a bool, or the reason as text. A gate that fails keeps the call waiting."""
 
 
 class ArgumentError(Exception):
@@ -32,6 +37,7 @@ class Tool:
         retry: how often it is tried again after a `TransientToolError`; declares that a repeated call does no harm.
         serial: never runs beside another serial tool of the same batch.
         return_direct: its result is the answer of the turn, if all calls of the batch say so.
+        approval: whether a person has to consent before it runs: a bool, or a gate that is asked for each call.
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class Tool:
         retry: int = 0,
         serial: bool = False,
         return_direct: bool = False,
+        approval: "bool | Gate" = False,
         local_names: Mapping[str, Any] | None = None,
     ) -> None:
         target = _annotated_function(function)
@@ -61,6 +68,7 @@ class Tool:
         summary, of_parameters = _documentation(_docstring(function, target))
         self.description = description if description is not None else summary
         self.timeout, self.retry, self.serial, self.return_direct = timeout, retry, serial, return_direct
+        self.approval = approval
         self.is_async = _is_async(function)
         signature = Signature(function, target, self.name, local_names or {})
         self._contexts = tuple(signature.contexts)
@@ -117,6 +125,7 @@ def tool(
     retry: int = 0,
     serial: bool = False,
     return_direct: bool = False,
+    approval: "bool | Gate" = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -128,6 +137,7 @@ def tool(
     retry: int = 0,
     serial: bool = False,
     return_direct: bool = False,
+    approval: "bool | Gate" = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(name=…, timeout=…)`.
 
@@ -142,6 +152,9 @@ def tool(
         retry: attempts after the first for a `TransientToolError`; only for tools that may safely run twice.
         serial: calls of serial tools run one after another.
         return_direct: the result is the answer; the model is not asked again.
+        approval: True, and the turn pauses before each call until a person has decided on it; or a function of the call
+            and the tool context, sync or async, that says whether it has to: True, False, or the reason as text. A gate
+            that fails counts as True.
 
     Raises:
         ConfigurationError: a parameter without annotation, `*args`/`**kwargs`, a type without JSON form.
@@ -161,23 +174,24 @@ def tool(
             retry=retry,
             serial=serial,
             return_direct=return_direct,
+            approval=approval,
             local_names=local_names,
         )
 
     return make if function is None else make(function)
 
 
-def tools_by_name(tools: Sequence[ToolSource]) -> dict[str, Tool]:
+def tools_by_name(tools: Sequence[ToolSource]) -> "dict[str, Tool | ToolDefinition]":
     """The tools by name; plain functions are made tools.
 
     Raises:
         ConfigurationError: two tools of one name, or something that cannot be called.
     """
-    named: dict[str, Tool] = {}
+    named: dict[str, Tool | ToolDefinition] = {}
     for source in tools:
-        if not callable(source):
+        if not isinstance(source, ToolDefinition) and not callable(source):
             raise ConfigurationError(f"{source!r} is not a tool: give functions or what @tool returns")
-        one = source if isinstance(source, Tool) else Tool(source)
+        one = source if isinstance(source, Tool | ToolDefinition) else Tool(source)
         if one.name in named:
             raise ConfigurationError(f"two tools are named {one.name!r}; give one of them another name")
         named[one.name] = one
