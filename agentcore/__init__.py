@@ -75,6 +75,7 @@ from agentcore.tools.errors import EnvironmentToolError, ToolError, TransientToo
 from agentcore.tools.request import ToolRequest
 from agentcore.tools.results import ToolResult
 from agentcore.tools.tool import Tool, tool
+from agentcore.tools.toolset import FunctionToolset, Toolset
 from agentcore.usage import Usage
 
 __version__ = "0.1.0"
@@ -106,6 +107,7 @@ __all__ = [
     "FilePart",
     "Filter",
     "FinishReason",
+    "FunctionToolset",
     "HistoryProblem",
     "ImagePart",
     "InMemoryChatMemory",
@@ -146,6 +148,7 @@ __all__ = [
     "ToolResult",
     "ToolSchema",
     "ToolStarted",
+    "Toolset",
     "TransientToolError",
     "TurnEvent",
     "TurnRequest",

@@ -4,13 +4,21 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 from uuid import uuid4
 
 from anyio import CapacityLimiter
 from msgspec.structs import replace
 
-from agentcore.chat import NO_OPTIONS, BatchedChatStream, ChatModel, ChatOptions, ChatRequest, ChatResponse
+from agentcore.chat import (
+    NO_OPTIONS,
+    BatchedChatStream,
+    ChatModel,
+    ChatOptions,
+    ChatRequest,
+    ChatResponse,
+    ToolSchema,
+)
 from agentcore.context import Reducer, ToolContext
 from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostError, PauseError
 from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest, turn_result
@@ -26,6 +34,7 @@ from agentcore.tool_round import Approver, Eligibility, ToolRounds
 from agentcore.tools.batch import BatchResult
 from agentcore.tools.runner import ToolRunner
 from agentcore.tools.tool import ToolSource, tools_by_name
+from agentcore.tools.toolset import AnyToolSource, Toolset
 from agentcore.turn import Turn
 
 Input: TypeAlias = str | Message | Sequence[str | Message] | Sequence[Mapping[str, Any]]
@@ -37,7 +46,8 @@ class ChatClient:
 
     Args:
         model: a `ChatModel`, or a model string such as `"openai:gpt-5-mini"`.
-        tools: what `@tool` returns, or plain functions.
+        tools: what `@tool` returns, plain functions, definitions of tools that run on the caller's side (their calls
+            pause the turn), or toolsets.
         memory: where conversations live; None remembers nothing beyond a turn.
         filters: the onion, outermost first. The memory filter comes innermost unless it is in the list.
         system: instructions, put before the history at every model call; never stored.
@@ -65,7 +75,7 @@ class ChatClient:
         self,
         model: ChatModel | str,
         *,
-        tools: Sequence[ToolSource] = (),
+        tools: Sequence[AnyToolSource] = (),
         memory: ChatMemory | None = None,
         filters: Sequence[Filter] = (),
         system: str | None = None,
@@ -88,7 +98,8 @@ class ChatClient:
         self._system = SystemMessage(system) if system else None
         self._options = options or NO_OPTIONS
         self._limits = limits
-        self._tools = tools_by_name(tools)
+        self._toolsets = tuple(one for one in tools if isinstance(one, Toolset))
+        self._tools = tools_by_name([one for one in tools if not isinstance(one, Toolset)])
         self._filters, self._memory = _with_memory(filters, memory, on_busy, busy_timeout)
         self._tool_runner = ToolRunner(
             compose=partial(compose, overridden(self._filters, "around_tool")),
@@ -119,6 +130,7 @@ class ChatClient:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> InvokeResult:
         """Run one turn: model calls and tools until the model answers.
 
@@ -130,6 +142,7 @@ class ChatClient:
             limits: bounds of this turn, instead of the client's.
             model: the model of this turn, instead of the client's: of any provider, since the history is neutral. A
                 model string is made into a model once, and closed with the client.
+            tools: further tools for this turn, besides the client's.
 
         Returns:
             The result; see its `status` for how the turn ended.
@@ -139,7 +152,8 @@ class ChatClient:
             ConversationBusyError: another turn of the conversation is running and this one does not wait.
             ProviderError: the model failed. What tools did before is stored; the failed call left no trace.
         """
-        return await self._run_turn(self._request(messages, conversation_id, tool_context, options, limits, model))
+        settings = _CallSettings(tool_context, options, limits, model, tools)
+        return await self._run_turn(self._request(messages, conversation_id, settings))
 
     def stream(
         self,
@@ -150,12 +164,14 @@ class ChatClient:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> TurnStream:
         """Run one turn and read along: `async with client.stream(…) as turn: async for event in turn: …`.
 
         Arguments and errors are those of `invoke`; errors come out of the iteration.
         """
-        request = self._request(messages, conversation_id, tool_context, options, limits, model)
+        settings = _CallSettings(tool_context, options, limits, model, tools)
+        request = self._request(messages, conversation_id, settings)
         return TurnStream(partial(self._run_turn, request), request.turn, self._transforms)
 
     async def invoke_chat(
@@ -166,6 +182,7 @@ class ChatClient:
         tool_context: Mapping[str, Any] | None = None,
         options: ChatOptions | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> ChatResponse:
         """One model call through the chat filters; the tools are shown to the model, none is run.
 
@@ -176,7 +193,8 @@ class ChatClient:
             InvalidInputError: no messages, or messages that cannot follow the history; nothing was stored.
             ProviderError: the model failed.
         """
-        request = self._request(messages, conversation_id, tool_context, options, None, model)
+        settings = _CallSettings(tool_context, options, None, model, tools)
+        request = await self._with_toolsets(self._request(messages, conversation_id, settings))
         return await self._chat(
             ChatRequest(request.messages, request.tools, request.options, request.context, request.turn, request.model)
         )
@@ -190,6 +208,7 @@ class ChatClient:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> InvokeResult:
         """Go on with a turn that paused, in this process or another that has the same tools and store.
 
@@ -200,15 +219,15 @@ class ChatClient:
             options: as for `invoke`.
             limits: as for `invoke`; what the turn took before the pause counts.
             model: as for `invoke`.
+            tools: as for `invoke`: those that the turn was given before the pause are given again.
 
         Raises:
             PauseError: nothing waits there, it was resumed already, it has expired, or a decision is missing, stale or
                 forged; nothing was run.
             ProviderError: the model failed after the tools had run; their results are stored.
         """
-        return await self._run_turn(
-            await self._resumption(conversation_id, decisions, tool_context, options, limits, model)
-        )
+        settings = _CallSettings(tool_context, options, limits, model, tools)
+        return await self._run_turn(await self._resumption(conversation_id, decisions, settings))
 
     @asynccontextmanager
     async def resume_stream(
@@ -220,9 +239,11 @@ class ChatClient:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> AsyncGenerator[TurnStream]:
         """Go on with a turn that paused, and read along; see `resume` and `stream`."""
-        request = await self._resumption(conversation_id, decisions, tool_context, options, limits, model)
+        settings = _CallSettings(tool_context, options, limits, model, tools)
+        request = await self._resumption(conversation_id, decisions, settings)
         async with TurnStream(partial(self._run_turn, request), request.turn, self._transforms) as turn:
             yield turn
 
@@ -255,7 +276,8 @@ class ChatClient:
             calls = calls.tool_calls
         context = _context(tool_context, None, uuid4().hex)
         made = None if decisions is None else {decision.call_id: decision for decision in decisions}
-        return await self._tool_runner.run_batch(calls, tuple(self._tools.values()), context, None, {}, decisions=made)
+        offered = await self._offered(tuple(self._tools.values()))
+        return await self._tool_runner.run_batch(calls, offered, context, None, {}, decisions=made)
 
     def conversation(self, conversation_id: str) -> "Conversation":
         """The stateful face of one conversation.
@@ -277,13 +299,17 @@ class ChatClient:
         return "\n".join(lines)
 
     async def aclose(self) -> None:
-        """Close the model's connections, and those of models made of strings. Closing twice is harmless."""
+        """Close the toolsets, the model's connections, and those of models made of strings. Twice is harmless."""
+        for toolset in reversed(self._toolsets):
+            await toolset.aclose()
         for model in (self._model, *self._named_models.values()):
             close = getattr(model, "aclose", None)
             if close is not None:
                 await close()
 
     async def __aenter__(self) -> Self:
+        for toolset in self._toolsets:
+            await toolset.open()
         return self
 
     async def __aexit__(
@@ -297,50 +323,14 @@ class ChatClient:
             model = self._named_models[name] = _resolve_model(name)
         return model
 
-    def _request(
-        self,
-        messages: Input,
-        conversation_id: str | None,
-        tool_context: Mapping[str, Any] | None,
-        options: ChatOptions | None,
-        limits: Limits | None,
-        model: ChatModel | str | None,
-    ) -> TurnRequest:
-        """The one place where a call's arguments and the client's defaults meet."""
+    def _request(self, messages: Input, conversation_id: str | None, settings: "_CallSettings") -> TurnRequest:
         given = as_messages(messages)
         _check_input(given)
-        context = _context(tool_context, conversation_id, uuid4().hex)
-        return self._turn_request(given, Turn(context.turn_id, context), context, options, limits, model)
-
-    def _turn_request(
-        self,
-        messages: Sequence[Message],
-        turn: Turn,
-        context: ToolContext,
-        options: ChatOptions | None,
-        limits: Limits | None,
-        model: ChatModel | str | None,
-    ) -> TurnRequest:
-        # The name of the client's model says nothing to another one.
-        base = self._options if model is None else replace(self._options, model=None)
-        return TurnRequest(
-            messages,
-            turn,
-            tuple(self._tools.values()),
-            base if options is None else options.over(base),
-            self._limits if limits is None else limits,
-            context,
-            self._resolved(model) if isinstance(model, str) else model,
-        )
+        context = _context(settings.tool_context, conversation_id, uuid4().hex)
+        return self._turn_request(given, Turn(context.turn_id, context), settings)
 
     async def _resumption(
-        self,
-        conversation_id: str,
-        decisions: Decision | Iterable[Decision],
-        tool_context: Mapping[str, Any] | None,
-        options: ChatOptions | None,
-        limits: Limits | None,
-        model: ChatModel | str | None,
+        self, conversation_id: str, decisions: Decision | Iterable[Decision], settings: "_CallSettings"
     ) -> TurnRequest:
         """The request of a turn that goes on: the turn as it was when it paused, and what was decided."""
         records = self._memory.records
@@ -348,19 +338,53 @@ class ChatClient:
             raise PauseError("this client's memory keeps no pauses, so nothing can wait in it", reason="nothing")
         pause = await pause_to_resume(records, conversation_id)
         made = pause.decide(decisions)
-        context = _context(tool_context, conversation_id, pause.turn_id)
-        turn = Turn(pause.turn_id, context)
+        turn = Turn(pause.turn_id, _context(settings.tool_context, conversation_id, pause.turn_id))
         turn.position, turn.usage = pause.position, pause.usage
         turn.model_calls, turn.tool_calls = pause.model_calls, pause.tool_calls
-        request = self._turn_request((), turn, context, options, limits, model)
-        return replace(request, resumption=Resumption(pause, made))
+        return replace(self._turn_request((), turn, settings), resumption=Resumption(pause, made))
+
+    def _turn_request(self, messages: Sequence[Message], turn: Turn, settings: "_CallSettings") -> TurnRequest:
+        """The one place where a call's settings and the client's defaults meet."""
+        model, options = settings.model, settings.options
+        # The name of the client's model says nothing to another one.
+        base = self._options if model is None else replace(self._options, model=None)
+        offered = tuple(self._tools.values())
+        return TurnRequest(
+            messages,
+            turn,
+            (*offered, *tools_by_name(settings.tools).values()) if settings.tools else offered,
+            base if options is None else options.over(base),
+            self._limits if settings.limits is None else settings.limits,
+            turn.context,
+            self._resolved(model) if isinstance(model, str) else model,
+        )
+
+    async def _with_toolsets(self, request: TurnRequest) -> TurnRequest:
+        return replace(request, tools=await self._offered(request.tools)) if self._toolsets else request
+
+    async def _offered(self, tools: Sequence[ToolSchema]) -> Sequence[ToolSchema]:
+        """The tools, and those of the toolsets, which are opened if they are not.
+
+        Raises:
+            ConfigurationError: two tools of one name.
+        """
+        offered = {one.name: one for one in tools}
+        for toolset in self._toolsets:
+            await toolset.open()
+            for one in await toolset.tools():
+                if one.name in offered:
+                    raise ConfigurationError(
+                        f"two tools are named {one.name!r}; give a toolset a prefix, or one of the tools another name"
+                    )
+                offered[one.name] = one
+        return tuple(offered.values())
 
     async def _run_turn(self, request: TurnRequest) -> InvokeResult:
         turn = request.turn
         scope = turn.open_scope(request.limits.seconds)
         try:
             async with scope:
-                return await self._run(request)
+                return await self._run(await self._with_toolsets(request))
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -390,6 +414,16 @@ class ChatClient:
             return stream.response
 
 
+class _CallSettings(NamedTuple):
+    """What one call says for itself."""
+
+    tool_context: Mapping[str, Any] | None
+    options: ChatOptions | None
+    limits: Limits | None
+    model: ChatModel | str | None
+    tools: Sequence[ToolSource]
+
+
 class Conversation:
     """One conversation of a client: the same calls without the id."""
 
@@ -406,6 +440,7 @@ class Conversation:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> InvokeResult:
         """Run one turn; see `ChatClient.invoke`."""
         return await self._client.invoke(
@@ -415,6 +450,7 @@ class Conversation:
             options=options,
             limits=limits,
             model=model,
+            tools=tools,
         )
 
     def stream(
@@ -425,6 +461,7 @@ class Conversation:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> TurnStream:
         """Run one turn and read along; see `ChatClient.stream`."""
         return self._client.stream(
@@ -434,6 +471,7 @@ class Conversation:
             options=options,
             limits=limits,
             model=model,
+            tools=tools,
         )
 
     async def open_pause(self) -> Pause | None:
@@ -448,10 +486,11 @@ class Conversation:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> InvokeResult:
         """Go on with the turn that paused here; see `ChatClient.resume`."""
         return await self._client.resume(
-            self.id, decisions, tool_context=tool_context, options=options, limits=limits, model=model
+            self.id, decisions, tool_context=tool_context, options=options, limits=limits, model=model, tools=tools
         )
 
     def resume_stream(
@@ -462,10 +501,11 @@ class Conversation:
         options: ChatOptions | None = None,
         limits: Limits | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[ToolSource] = (),
     ) -> AbstractAsyncContextManager[TurnStream]:
         """Go on with the turn that paused here, and read along; see `ChatClient.resume_stream`."""
         return self._client.resume_stream(
-            self.id, decisions, tool_context=tool_context, options=options, limits=limits, model=model
+            self.id, decisions, tool_context=tool_context, options=options, limits=limits, model=model, tools=tools
         )
 
     async def history(self) -> Sequence[Message]:

@@ -1,5 +1,6 @@
 """Tool and the `@tool` decorator: a function, what the model is told of it, and how it may be run."""
 
+import copy
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -82,6 +83,12 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"Tool({self.name})"
+
+    def renamed(self, name: str) -> "Tool":
+        """The same tool under another name."""
+        other = copy.copy(self)
+        other.__name__ = other.name = name
+        return other
 
     def bind(self, args: Mapping[str, Any], context: ToolContext) -> functools.partial[Any]:
         """The call, ready to be made, with its arguments converted and the context put in.
