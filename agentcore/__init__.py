@@ -37,9 +37,10 @@ from agentcore.events import (
     ToolStarted,
     TurnEvent,
 )
-from agentcore.exchange import InvokeResult, Limits, TurnRequest
+from agentcore.exchange import InvokeResult, TurnRequest
 from agentcore.filters.base import Filter
 from agentcore.filters.memory import MemoryFilter
+from agentcore.limits import Limits
 from agentcore.memory.base import ChatMemory
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.windowed import WindowedChatMemory

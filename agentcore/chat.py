@@ -111,6 +111,7 @@ class ChatRequest(Struct, frozen=True):
         context: the request-scoped mapping that filters read.
         turn: the turn this call belongs to; None for a call of its own, which is neither stored nor streamed.
         model: the model to ask, instead of the client's.
+        system: instructions, instead of the client's; never stored.
     """
 
     messages: Sequence[Message]
@@ -119,6 +120,7 @@ class ChatRequest(Struct, frozen=True):
     context: ToolContext = ToolContext()
     turn: Turn | None = None
     model: "ChatModel | None" = None
+    system: str | None = None
 
 
 class ChatResponse(Struct, frozen=True):

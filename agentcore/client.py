@@ -21,9 +21,10 @@ from agentcore.chat import (
 )
 from agentcore.context import Reducer, ToolContext
 from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostError, PauseError
-from agentcore.exchange import DEFAULT_LIMITS, InvokeResult, Limits, TurnRequest, turn_result
+from agentcore.exchange import InvokeResult, TurnRequest, turn_result
 from agentcore.filters.base import Filter, compose, overridden
 from agentcore.filters.memory import MemoryFilter
+from agentcore.limits import DEFAULT_LIMITS, Limits
 from agentcore.loop import run_loop
 from agentcore.memory.base import BusyPolicy, ChatMemory, record_store
 from agentcore.memory.pauses import open_pause, pause_to_resume
@@ -349,12 +350,13 @@ class ChatClient:
         # The name of the client's model says nothing to another one.
         base = self._options if model is None else replace(self._options, model=None)
         offered = tuple(self._tools.values())
+        turn.limits = self._limits if settings.limits is None else settings.limits
         return TurnRequest(
             messages,
             turn,
             (*offered, *tools_by_name(settings.tools).values()) if settings.tools else offered,
             base if options is None else options.over(base),
-            self._limits if settings.limits is None else settings.limits,
+            turn.limits,
             turn.context,
             self._resolved(model) if isinstance(model, str) else model,
         )
@@ -397,8 +399,9 @@ class ChatClient:
 
     async def _call_model(self, request: ChatRequest) -> ChatResponse:
         """The inside of the onion: the request as it is sent, the reply as it comes."""
-        if self._system is not None:
-            request = replace(request, messages=[self._system, *request.messages])
+        system = self._system if request.system is None else SystemMessage(request.system)
+        if system is not None:
+            request = replace(request, messages=[system, *request.messages])
         sink = request.turn.sink if request.turn is not None else None
         model = request.model or self._model
         if sink is None:

@@ -1,6 +1,6 @@
 """What a stream delivers, event by event."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -43,8 +43,25 @@ class ToolFinished(Struct, frozen=True, gc=False, tag_field="type", tag="tool_fi
     message: ToolMessage
 
 
+class ToolProgress(Struct, frozen=True, gc=False, tag_field="type", tag="tool_progress"):
+    """What a running tool told with `context.emit`."""
+
+    call_id: str
+    data: Any
+
+
+class AgentEvent(Struct, frozen=True, tag_field="type", tag="agent"):
+    """An event of a turn that runs inside a tool call: `agent` says whose, `call_id` in which call."""
+
+    agent: str
+    call_id: str
+    event: "TurnEvent"
+
+
 StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
 """What a model's stream delivers."""
 
-TurnEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | ToolStarted | ToolFinished
-"""What a streamed turn delivers: the events of its model calls, and its tools'."""
+TurnEvent: TypeAlias = (
+    TextDelta | ReasoningDelta | ToolCallDelta | ToolStarted | ToolFinished | ToolProgress | AgentEvent
+)
+"""What a streamed turn delivers: the events of its model calls, of its tools, and of agents inside these."""

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from agentcore.chat import NO_OPTIONS, ChatModel, ChatOptions, ToolSchema
 from agentcore.context import ToolContext
+from agentcore.limits import DEFAULT_LIMITS, LimitName, Limits
 from agentcore.messages import AssistantMessage, FinishReason, Message, ToolMessage, text_of
 from agentcore.pause import Pause, Resumption
 from agentcore.turn import Turn
@@ -16,35 +17,6 @@ T = TypeVar("T")
 
 TurnStatus: TypeAlias = Literal["completed", "paused", "limit", "cancelled", "blocked", "stopped"]
 """How a turn ended. Only `completed` is a full answer; the others keep everything done so far."""
-
-LimitName: TypeAlias = Literal["model_calls", "tool_calls", "tokens", "cost", "seconds", "repeated_calls", "max_tokens"]
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds of one turn; `None` is no bound. Reaching one ends the turn with status `limit`, never with an error.
-
-    Attributes:
-        model_calls: requests to the model.
-        tool_calls: tools run.
-        tokens: input and output tokens together, as the provider counts them.
-        cost: US dollars, by the list prices of the extra `prices`; a model without a known price costs nothing here.
-        seconds: wall time.
-        repeated_calls: the batch of calls that comes this often in a row, with the same arguments, is not run: the
-            model is told so, and if it asks once more, the turn ends.
-        closing_answer: at a limit of model calls, tool calls, tokens or cost, ask the model once more, without tools,
-            for the best answer it can give; the status is still `limit`.
-    """
-
-    model_calls: int | None = 50
-    tool_calls: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
-    repeated_calls: int | None = None
-    closing_answer: bool = False
-
-
-DEFAULT_LIMITS = Limits()
 
 
 class TurnRequest(Struct, frozen=True):

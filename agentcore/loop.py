@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from agentcore.chat import ChatOptions, ChatRequest, ChatResponse
-from agentcore.exchange import InvokeResult, LimitName, TurnRequest, turn_result
+from agentcore.exchange import InvokeResult, TurnRequest, turn_result
 from agentcore.filters.base import ChatCall
+from agentcore.limits import LimitName
 from agentcore.messages import Message, ToolCall, ToolMessage
 from agentcore.tool_round import ToolRounds
 from agentcore.turn import TurnHistory

@@ -181,6 +181,7 @@ class ToolRounds(Struct, frozen=True, kw_only=True):
         turn = request.turn
         turn.tool_calls += len(calls)
         turn.context = batch.tool_context
+        turn.usage += batch.usage
         if self.pause_on_environment_error and batch.environment_failures and history.can_pause:
             failed = [message for message in batch.messages if message.tool_call_id in batch.environment_failures]
             await history.append([message for message in batch.messages if message not in failed])

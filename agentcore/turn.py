@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentcore.context import ToolContext
-from agentcore.events import TurnEvent
+from agentcore.events import AgentEvent, ToolProgress, TurnEvent
+from agentcore.limits import DEFAULT_LIMITS, Limits, left_of
 from agentcore.messages import AssistantMessage, FinishReason, Message, ToolCall, ToolMessage
 from agentcore.pause import Pause
 from agentcore.repetition import RepetitionGuard
@@ -109,6 +110,7 @@ class Turn:
         context: the tool context as the last batch left it.
         history: the record of the conversation as this turn sees it.
         sink: where stream events go; None when nobody reads along.
+        limits: its bounds.
         reply: the last reply of the model.
         finish_reason: why that reply ended.
         usage: tokens of all model calls so far.
@@ -127,6 +129,7 @@ class Turn:
         "finish_reason",
         "history",
         "id",
+        "limits",
         "model_calls",
         "position",
         "reply",
@@ -135,9 +138,17 @@ class Turn:
         "usage",
     )
 
-    def __init__(self, turn_id: str, context: ToolContext, *, sink: EventSink | None = None) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        context: ToolContext,
+        *,
+        sink: EventSink | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self.id = turn_id
         self.context = context
+        self.limits = limits
         self.sink = sink
         self.history: TurnHistory | None = None
         self.reply: AssistantMessage | None = None
@@ -157,6 +168,23 @@ class Turn:
         if self._repetition is None:
             self._repetition = RepetitionGuard()
         return self._repetition
+
+    async def emit_progress(self, call_id: str, data: Any) -> None:
+        """Deliver what a running tool tells; an event of an agent inside it is delivered as such."""
+        if self.sink is not None:
+            await self.sink.send((data if isinstance(data, AgentEvent) else ToolProgress(call_id, data),))
+
+    def remaining(self) -> Limits:
+        """What is left of the limits."""
+        when = self._scope.when() if self._scope is not None else None
+        return left_of(
+            self.limits,
+            model_calls=self.model_calls,
+            tool_calls=self.tool_calls,
+            tokens=(self.usage.input_tokens or 0) + (self.usage.output_tokens or 0),
+            cost=self.cost or 0.0,
+            seconds=None if when is None else max(0.0, when - asyncio.get_running_loop().time()),
+        )
 
     def open_scope(self, seconds: float | None) -> asyncio.Timeout:
         """The scope in which the turn runs; it expires after `seconds`, or at once when the turn is cancelled.

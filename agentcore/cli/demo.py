@@ -14,9 +14,10 @@ from agentcore.cli.local_model import serve_local_model
 from agentcore.cli.sample_tools import SAMPLE_TOOLS
 from agentcore.client import ChatClient
 from agentcore.events import TextDelta, ToolFinished, ToolStarted
-from agentcore.exchange import InvokeResult, Limits
+from agentcore.exchange import InvokeResult
 from agentcore.filters.base import ChatCall, Filter
 from agentcore.filters.memory import MemoryFilter
+from agentcore.limits import Limits
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import Message, text_of
 from agentcore.providers.anthropic import AnthropicChatModel

@@ -18,6 +18,7 @@ from agentcore.tools.request import ToolRequest
 from agentcore.tools.results import ToolResult, UnpresentableResultError, plain_writes, readable, render, shorten
 from agentcore.tools.tool import ArgumentError
 from agentcore.turn import EventSink
+from agentcore.usage import UNKNOWN_USAGE, Usage
 
 ToolRun: TypeAlias = Callable[[ToolRequest], Awaitable[ToolMessage]]
 
@@ -34,6 +35,7 @@ class BatchResult(Struct, frozen=True):
         return_direct: all tools of the batch declared that their result is the answer, and none failed.
         pending: calls that wait for a decision. As long as there are any, nothing of the batch has run.
         environment_failures: ids of the calls whose surroundings failed.
+        usage: tokens that the tools took from models.
     """
 
     messages: tuple[ToolMessage, ...]
@@ -41,6 +43,7 @@ class BatchResult(Struct, frozen=True):
     return_direct: bool = False
     pending: tuple[PendingCall, ...] = ()
     environment_failures: frozenset[str] = frozenset()
+    usage: Usage = UNKNOWN_USAGE
 
 
 class BatchOutcome:
@@ -48,10 +51,12 @@ class BatchOutcome:
 
     Attributes:
         environment_failures: ids of the calls whose surroundings failed.
+        usage: tokens that the tools took from models.
     """
 
     def __init__(self) -> None:
         self.environment_failures: set[str] = set()
+        self.usage = UNKNOWN_USAGE
         self._writes: dict[str, tuple[dict[str, Any], Mapping[str, Any]]] = {}
 
     def take_writes(self, call_id: str, writes: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,6 +199,8 @@ async def run_call(
         return failure(call, describe(error), max_result_chars)
     writes: Any = None
     if isinstance(value, ToolResult):
+        if value.usage is not None:
+            outcome.usage += value.usage
         writes, value = value.writes, value.value
     if writes is not None and not isinstance(writes, Mapping):
         return failure(call, f"the tool ran, but its writes are a {type(writes).__name__}, not a mapping")

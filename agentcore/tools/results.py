@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from agentcore.messages import AudioPart, Content, FilePart, ImagePart, Part, TextPart
 from agentcore.schema import json_default
+from agentcore.usage import Usage
 
 MAX_INLINE_BYTES = 64 * 1024
 """Longest binary result that is shown as base64."""
@@ -23,10 +24,12 @@ class ToolResult(Struct, frozen=True):
     Attributes:
         value: anything with a JSON form; what the model is told.
         writes: slots of the context and their new values, folded in at the end of the batch, in call order.
+        usage: tokens that the tool itself took from models; they count as the turn's.
     """
 
     value: Any = None
     writes: Mapping[str, Any] | None = None
+    usage: Usage | None = None
 
 
 class UnpresentableResultError(Exception):

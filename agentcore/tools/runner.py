@@ -87,7 +87,9 @@ class ToolRunner:
         """
         known = {one.name: one for one in tools if isinstance(one, Tool)}
         if decisions is None:
-            requests = [ToolRequest(call, known.get(call.name), context.for_call(call.id), turn) for call in calls]
+            requests = [
+                ToolRequest(call, known.get(call.name), context.for_call(call.id, turn), turn) for call in calls
+            ]
             elsewhere = frozenset(one.name for one in tools if not isinstance(one, Tool))
             pending = await self._waiting(requests, elsewhere)
             if pending:
@@ -98,7 +100,7 @@ class ToolRunner:
             if one.answer is not None:
                 finished[call.id] = one.answer
         requests = [
-            ToolRequest(one.call, known.get(one.call.name), context.for_call(one.call.id), turn)
+            ToolRequest(one.call, known.get(one.call.name), context.for_call(one.call.id, turn), turn)
             for one in settled
             if one.call is not None
         ]
@@ -147,4 +149,5 @@ class ToolRunner:
             and not failed
             and all(request.tool is not None and request.tool.return_direct for request in requests),
             environment_failures=frozenset(outcome.environment_failures),
+            usage=outcome.usage,
         )
