@@ -1,5 +1,7 @@
 """agentcore: an async-first library for LLM agents in real services."""
 
+from agentcore.agents.handoff import HandoffFilter, Persona
+from agentcore.agents.subagent import agent_tool
 from agentcore.chat import (
     ChatModel,
     ChatOptions,
@@ -29,11 +31,13 @@ from agentcore.errors import (
     VersionConflictError,
 )
 from agentcore.events import (
+    AgentEvent,
     ReasoningDelta,
     StreamEvent,
     TextDelta,
     ToolCallDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEvent,
 )
@@ -83,6 +87,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AgentCoreError",
+    "AgentEvent",
     "AnthropicChatModel",
     "AssistantMessage",
     "AudioPart",
@@ -109,6 +114,7 @@ __all__ = [
     "Filter",
     "FinishReason",
     "FunctionToolset",
+    "HandoffFilter",
     "HistoryProblem",
     "ImagePart",
     "InMemoryChatMemory",
@@ -126,6 +132,7 @@ __all__ = [
     "Pause",
     "PauseError",
     "PendingCall",
+    "Persona",
     "PromptCache",
     "ProviderError",
     "ReasoningDelta",
@@ -145,6 +152,7 @@ __all__ = [
     "ToolError",
     "ToolFinished",
     "ToolMessage",
+    "ToolProgress",
     "ToolRequest",
     "ToolResult",
     "ToolSchema",
@@ -159,6 +167,7 @@ __all__ = [
     "UserMessage",
     "VersionConflictError",
     "WindowedChatMemory",
+    "agent_tool",
     "chat_model",
     "check_history",
     "count_tokens",
