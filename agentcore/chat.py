@@ -110,7 +110,7 @@ class ChatRequest(Struct, frozen=True):
         tools: what `@tool` returns, or anything else with the three attributes of `ToolSchema`.
         context: the request-scoped mapping that filters read.
         turn: the turn this call belongs to; None for a call of its own, which is neither stored nor streamed.
-        model: the model to ask, instead of the client's.
+        model: the model to ask: the client's, unless the turn or a filter names another.
         system: instructions, instead of the client's; never stored.
     """
 

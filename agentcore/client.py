@@ -358,7 +358,7 @@ class ChatClient:
             base if options is None else options.over(base),
             turn.limits,
             turn.context,
-            self._resolved(model) if isinstance(model, str) else model,
+            self._model if model is None else self._resolved(model) if isinstance(model, str) else model,
         )
 
     async def _with_toolsets(self, request: TurnRequest) -> TurnRequest:

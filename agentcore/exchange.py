@@ -26,7 +26,7 @@ class TurnRequest(Struct, frozen=True):
         messages: the delta: what the user said, not the history.
         tools: what the model may call.
         resumption: the pause that this turn goes on from; `messages` are empty then.
-        model: the model to ask, instead of the client's.
+        model: the model to ask: the client's, unless the call named another.
     """
 
     messages: Sequence[Message]

@@ -32,7 +32,7 @@ class Persona(Struct, frozen=True, kw_only=True):
         description: what the other personas are told it is good for.
         tools: its own tools, besides the client's.
         handoffs: names of the personas it may hand over to; None is all others.
-        model: its model, instead of the client's.
+        model: its model, instead of the client's or the turn's.
         options: its settings, over the turn's.
     """
 
@@ -109,7 +109,7 @@ class HandoffFilter(Filter):
                 request,
                 tools=tools,
                 system=persona.instructions,
-                model=request.model or persona.model,
+                model=persona.model or request.model,
                 options=persona.options.over(request.options) if persona.options is not None else request.options,
             )
         )
