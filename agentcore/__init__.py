@@ -70,8 +70,10 @@ from agentcore.providers.anthropic import AnthropicChatModel
 from agentcore.providers.embedding_batches import EmbeddingLimits
 from agentcore.providers.embedding_presets import embedding_model
 from agentcore.providers.fallback import FallbackModel
+from agentcore.providers.gemini import GeminiChatModel
 from agentcore.providers.openai import OpenAIChatModel
 from agentcore.providers.openai_embeddings import OpenAIEmbeddingModel
+from agentcore.providers.openai_responses import OpenAIResponsesModel
 from agentcore.providers.presets import chat_model
 from agentcore.stream import TurnStream
 from agentcore.tokens import MessageTokenCounter, TokenCounter, count_tokens, tiktoken_counter, token_counter
@@ -114,6 +116,7 @@ __all__ = [
     "Filter",
     "FinishReason",
     "FunctionToolset",
+    "GeminiChatModel",
     "HandoffFilter",
     "HistoryProblem",
     "ImagePart",
@@ -127,6 +130,7 @@ __all__ = [
     "MessageTokenCounter",
     "OpenAIChatModel",
     "OpenAIEmbeddingModel",
+    "OpenAIResponsesModel",
     "OutputError",
     "Part",
     "Pause",

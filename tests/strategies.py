@@ -37,6 +37,15 @@ replays = st.sampled_from(
         None,
         {"format": "openai-chat", "reasoning_details": [{"type": "reasoning.text", "text": "r"}]},
         {"format": "anthropic", "blocks": [{"type": "thinking", "thinking": "t", "signature": "s"}]},
+        {
+            "format": "openai-responses",
+            "origin": "openai",
+            "items": [
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"},
+                {"type": "function_call", "call_id": "c1"},
+                {"type": "message", "text": "x", "phase": "commentary"},
+            ],
+        },
         {"format": "something-else"},
     ]
 )

@@ -34,8 +34,7 @@ async def finish(work: Coroutine[Any, Any, T], seconds: float = FINISH_SECONDS) 
         await asyncio.wait([task])
         return task.result()
     except asyncio.CancelledError:
-        if not task.done():
-            await _wait_for(task, seconds)
+        await _wait_for(task, seconds)
         raise
 
 

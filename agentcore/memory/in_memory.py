@@ -4,7 +4,7 @@ import time
 from array import array
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
+from itertools import count, islice
 from threading import Lock
 
 from agentcore.memory.base import (
@@ -83,6 +83,8 @@ class _Conversation:
 
     def extend(self, messages: Sequence[Message], turn_id: str, position: int, now: float) -> None:
         index = len(self.messages)
+        if not index:
+            self.created_at = now
         goes_on = (
             self.turns
             and self.turns[-1] == turn_id
@@ -211,7 +213,7 @@ class InMemoryChatMemory:
         with self._lock:
             conversation = self._conversations.get(conversation_id)
             records = conversation.records(after) if conversation else iter(())
-            return tuple(record for record, _ in zip(records, range(limit), strict=False)) if limit else tuple(records)
+            return tuple(records if limit is None else islice(records, max(0, limit)))
 
     async def clear(self, conversation_id: str) -> None:
         """Forget a conversation; a turn that is running on it can write no more."""
@@ -319,6 +321,9 @@ class InMemoryChatMemory:
             if conversation is None:
                 return
             conversation.cut(to)
+            conversation.updated_at = self._clock()
+            if not conversation.messages:
+                conversation.parent = None
             self._held.pop(conversation_id, None)
             kept = self._records.get(conversation_id, {})
             for name in [name for name, (record, _) in kept.items() if record.seq is not None and record.seq > to]:

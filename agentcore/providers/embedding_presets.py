@@ -41,9 +41,7 @@ EMBEDDING_PRESETS: Mapping[str, EmbeddingPreset] = {
     "dashscope": EmbeddingPreset(service=PRESETS["dashscope"], limits=_limits(10)),
     "fireworks": EmbeddingPreset(service=PRESETS["fireworks"], limits=_limits(256)),
     "gemini": EmbeddingPreset(
-        service=Preset(
-            base_url="https://generativelanguage.googleapis.com/v1beta/openai", key_variable="GEMINI_API_KEY"
-        ),
+        service=PRESETS["gemini-openai"],
         limits=_limits(100),
     ),
     "jina": EmbeddingPreset(

@@ -272,11 +272,13 @@ def request_url(base_url: str, path: str) -> httpx.URL:
         raise ConfigurationError(
             f"base_url {base_url!r} needs a scheme and a host, for example 'https://api.example.com/v1'"
         )
-    raw, question, query = url.raw_path.decode("ascii").partition("?")
+    raw, _, query = url.raw_path.decode("ascii").partition("?")
+    path, _, own_query = path.partition("?")
+    query = "&".join([part for part in (own_query, query) if part])
     base = raw.rstrip("/")
     version = "/" + path.split("/")[1] if path.startswith("/v1/") else ""
     base = base.removesuffix(path) if path and base.endswith(path) else base.removesuffix(version)
-    return url.copy_with(raw_path=f"{base + path or '/'}{question}{query}".encode("ascii"))
+    return url.copy_with(raw_path=f"{base + path or '/'}{'?' if query else ''}{query}".encode("ascii"))
 
 
 def shown_url(base_url: str) -> str:

@@ -9,8 +9,10 @@ from msgspec import Struct
 from agentcore.codecs.dialect import OPENAI, Dialect
 from agentcore.errors import ConfigurationError
 from agentcore.providers.anthropic import ANTHROPIC_URL, AnthropicChatModel
+from agentcore.providers.gemini import GEMINI_URL, GeminiChatModel
 from agentcore.providers.http_model import HTTPChatModel
 from agentcore.providers.openai import OPENAI_URL, OpenAIChatModel
+from agentcore.providers.openai_responses import OpenAIResponsesModel
 from agentcore.providers.secrets import Secret, find_key
 
 _PLAIN = Dialect(files=False, audio=False, strict_tools=False, max_tokens_field="max_tokens")
@@ -30,7 +32,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     base_url: str | None
     key_variable: str | None
     url_variable: str | None = None
-    wire: Literal["openai", "anthropic"] = "openai"
+    wire: Literal["openai", "anthropic", "openai-responses", "gemini"] = "openai"
     key_header: str = "authorization"
     dialect: Dialect = OPENAI
 
@@ -81,6 +83,13 @@ PRESETS: Mapping[str, Preset] = {
         base_url="https://api.fireworks.ai/inference/v1", key_variable="FIREWORKS_API_KEY", dialect=_PLAIN
     ),
     "gemini": Preset(
+        base_url=GEMINI_URL,
+        key_variable="GEMINI_API_KEY",
+        url_variable="GEMINI_BASE_URL",
+        wire="gemini",
+        key_header="x-goog-api-key",
+    ),
+    "gemini-openai": Preset(
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_variable="GEMINI_API_KEY",
         dialect=_PLAIN,
@@ -97,6 +106,12 @@ PRESETS: Mapping[str, Preset] = {
     "mistral": Preset(base_url="https://api.mistral.ai/v1", key_variable="MISTRAL_API_KEY", dialect=_MISTRAL),
     "moonshot": Preset(base_url="https://api.moonshot.ai/v1", key_variable="MOONSHOT_API_KEY", dialect=_MOONSHOT),
     "ollama": Preset(base_url="http://127.0.0.1:11434/v1", key_variable=None, dialect=_LOCAL),
+    "openai-responses": Preset(
+        base_url=OPENAI_URL,
+        key_variable="OPENAI_API_KEY",
+        url_variable="OPENAI_BASE_URL",
+        wire="openai-responses",
+    ),
     "openrouter": Preset(
         base_url="https://openrouter.ai/api/v1", key_variable="OPENROUTER_API_KEY", dialect=_OPENROUTER
     ),
@@ -122,7 +137,7 @@ def chat_model(
         name: the service, a colon, and the service's name of the model (which may hold colons and slashes itself).
         base_url: instead of the preset's.
         api_key: instead of the environment variable's.
-        settings: further arguments of `OpenAIChatModel` or `AnthropicChatModel`.
+        settings: further arguments of the model, which is the one of the service's format.
 
     Raises:
         ConfigurationError: no such service, no model name, no key, or no base URL where each user has their own.
@@ -136,7 +151,11 @@ def chat_model(
     arguments = connection(service, preset, base_url, given)
     if preset.wire == "anthropic":
         return AnthropicChatModel(model.strip(), **{**arguments, **settings})
+    if preset.wire == "gemini":
+        return GeminiChatModel(model.strip(), **{**arguments, **settings})
     arguments["dialect"] = preset.dialect
+    if preset.wire == "openai-responses":
+        return OpenAIResponsesModel(model.strip(), **{**arguments, **settings})
     return OpenAIChatModel(model.strip(), **{**arguments, **settings})
 
 

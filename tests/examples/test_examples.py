@@ -61,6 +61,16 @@ PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
         [json_reply(calls("word_count", {"text": "to be or not to be"})), json_reply(says("Six."))],
         ["Timing: chat, tool", "tool word_count", "model call", "Six."],
     ),
+    "publishing_process": (
+        [],
+        [
+            "flowchart TD",
+            "[review 2] The length",
+            "paused, 3 supersteps",
+            "completed: PUBLISHED: A fjord",
+            "(3 remarks)",
+        ],
+    ),
 }
 
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from agentcore import AnthropicChatModel, ConfigurationError, OpenAIChatModel, chat_model
+from agentcore import AnthropicChatModel, ConfigurationError, GeminiChatModel, OpenAIChatModel, chat_model
 from agentcore.providers.http import request_url
+from agentcore.providers.openai_responses import OpenAIResponsesModel
 from agentcore.providers.presets import PRESETS
 
 KEY = "k-0123456789"
@@ -22,6 +23,12 @@ EXPECTED = [
     ("fireworks", "https://api.fireworks.ai/inference/v1/chat/completions", "FIREWORKS_API_KEY", "authorization"),
     (
         "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/models/some/model:tag:generateContent",
+        "GEMINI_API_KEY",
+        "x-goog-api-key",
+    ),
+    (
+        "gemini-openai",
         "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
         "GEMINI_API_KEY",
         "authorization",
@@ -33,6 +40,7 @@ EXPECTED = [
     ("mistral", "https://api.mistral.ai/v1/chat/completions", "MISTRAL_API_KEY", "authorization"),
     ("moonshot", "https://api.moonshot.ai/v1/chat/completions", "MOONSHOT_API_KEY", "authorization"),
     ("ollama", "http://127.0.0.1:11434/v1/chat/completions", None, "authorization"),
+    ("openai-responses", "https://api.openai.com/v1/responses", "OPENAI_API_KEY", "authorization"),
     ("openrouter", "https://openrouter.ai/api/v1/chat/completions", "OPENROUTER_API_KEY", "authorization"),
     ("siliconflow", "https://api.siliconflow.cn/v1/chat/completions", "SILICONFLOW_API_KEY", "authorization"),
     ("together", "https://api.together.xyz/v1/chat/completions", "TOGETHER_API_KEY", "authorization"),
@@ -40,13 +48,25 @@ EXPECTED = [
     ("xai", "https://api.x.ai/v1/chat/completions", "XAI_API_KEY", "authorization"),
     ("zhipu", "https://open.bigmodel.cn/api/paas/v4/chat/completions", "ZHIPU_API_KEY", "authorization"),
 ]
+PATHS = {
+    "openai": "/chat/completions",
+    "openai-responses": "/responses",
+    "anthropic": "/v1/messages",
+    "gemini": "/models/some/model:tag:generateContent",
+}
+MODELS = {
+    "openai": OpenAIChatModel,
+    "openai-responses": OpenAIResponsesModel,
+    "anthropic": AnthropicChatModel,
+    "gemini": GeminiChatModel,
+}
 KEYED = [(service, variable) for service, _, variable, _ in EXPECTED if variable]
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for preset in PRESETS.values():
-        for variable in (preset.key_variable, preset.url_variable):
+        for variable in (preset.key_variable, preset.url_variable, "GOOGLE_API_KEY"):
             if variable:
                 monkeypatch.delenv(variable, raising=False)
 
@@ -58,12 +78,12 @@ def test_preset_posts_to_its_address_with_its_key(
     if variable:
         monkeypatch.setenv(variable, KEY)
     model = chat_model(f"{service}:some/model:tag")
-    path = "/v1/messages" if PRESETS[service].wire == "anthropic" else "/chat/completions"
+    path = PATHS[PRESETS[service].wire]
     assert str(request_url(model.endpoint.base_url, path)) == url
     sent = model.endpoint._headers({})
     assert sent.get(header) == (None if variable is None else f"Bearer {KEY}" if header == "authorization" else KEY)
     assert (model.provider, model.name) == (service, "some/model:tag")
-    assert isinstance(model, AnthropicChatModel if path == "/v1/messages" else OpenAIChatModel)
+    assert isinstance(model, MODELS[PRESETS[service].wire])
 
 
 def test_every_preset_has_its_row_here() -> None:

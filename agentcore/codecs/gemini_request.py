@@ -1,0 +1,331 @@
+"""Neutral to Gemini `generateContent`: the request body.
+
+The rules come from the Gemini API reference: instructions stand at the top level; `contents` alternate between user and
+model and begin with the user; all results of a batch stand in one user content, in call order; schemas of tools and
+answers may be plain JSON Schema (`parametersJsonSchema`, `responseJsonSchema`).
+"""
+
+import logging
+import mimetypes
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from agentcore.chat import ChatOptions, ChatRequest, ReasoningEffort, ToolSchema
+from agentcore.codecs.gemini_replay import SIGNATURE, SKIP_VALIDATION, generation, kept_parts
+from agentcore.codecs.parts import cannot_carry, kind_of
+from agentcore.codecs.shared import encode_json
+from agentcore.errors import InvalidInputError, UnsupportedContentError
+from agentcore.messages import (
+    AssistantMessage,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from agentcore.pairing import heal
+from agentcore.structured import output_schema
+
+logger = logging.getLogger("agentcore.codecs")
+
+OPENING = "(The conversation continues.)"
+"""Said in the user's place where a history begins with the model, which the service refuses."""
+
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*?;base64,(.*)", re.DOTALL)
+_BUDGETS: dict[ReasoningEffort, int] = {
+    "none": 0,
+    "minimal": 512,
+    "low": 1024,
+    "medium": 8192,
+    "high": 24576,
+    "xhigh": 24576,
+    "max": 24576,  # the most that every model of the generation takes
+}
+_LEAST_PRO_BUDGET = 128  # 2.5 Pro cannot be kept from thinking
+_MOST_STOPS = 5
+
+
+class _Text(Struct, gc=False):
+    text: str
+
+
+class Content(Struct, gc=False):
+    """One entry of `contents`. Its parts only ever grow, so that the bytes before stay as they were."""
+
+    role: str
+    parts: list[Any]
+
+
+def request_body(request: ChatRequest, provider: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """The whole body, keys in a fixed order; `extra` is merged last, objects in it key by key.
+
+    Raises:
+        UnsupportedContentError: a part that this format cannot carry.
+        InvalidInputError: there are no messages with content.
+    """
+    options = request.options
+    system, contents = wire_contents(request.messages, provider, names, options.model)
+    if not contents:
+        raise InvalidInputError("there is nothing to send: the request has no messages with content")
+    config: dict[str, Any] = {}
+    _put_settings(config, options)
+    if options.response_format is not None:
+        instruction = _put_response_format(config, options, tools=bool(request.tools))
+        if instruction is not None:
+            system.append(instruction)
+    body: dict[str, Any] = {}
+    if system:
+        body["systemInstruction"] = {"parts": [{"text": "\n\n".join(system)}]}
+    body["contents"] = contents
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_declaration(one, names) for one in request.tools]}]
+        if options.tool_choice is not None:
+            body["toolConfig"] = {"functionCallingConfig": _calling(options.tool_choice, names)}
+        if options.parallel_tool_calls is False:
+            logger.warning("Gemini has no setting for parallel_tool_calls; it was left out")
+    if config:
+        body["generationConfig"] = config
+    return _merged(body, options.extra)
+
+
+def wire_contents(
+    messages: Sequence[Message], provider: str, names: Mapping[str, str], model: str | None = None
+) -> tuple[list[str], list[Content]]:
+    """System texts, and the other messages in wire form."""
+    system: list[str] = []
+    wire: list[Content] = []
+    known = generation(model)
+    validates = known is not None and known >= (3, 0)
+    ids: Mapping[str, str] = {}  # of the last batch: the ids that the service itself gave
+    for index, message in enumerate(heal(messages)[0]):
+        parts: list[Any]
+        role = "user"
+        if type(message) is UserMessage:
+            content = message.content
+            if isinstance(content, str):
+                parts = [_Text(content)] if content else []
+            else:
+                parts = [_user_part(part, index, provider) for part in content]
+        elif type(message) is AssistantMessage:
+            role = "model"
+            parts, ids = _model_parts(message, names, model, validates=validates)
+        elif type(message) is ToolMessage:
+            parts = [_result(message, ids, names, index, provider, multimodal=validates)]
+        else:
+            text = cast("SystemMessage", message).content
+            if text and not text.isspace():
+                system.append(text)
+            continue
+        if not parts:
+            continue
+        if wire and wire[-1].role == role:
+            wire[-1].parts.extend(parts)
+        else:
+            wire.append(Content(role, parts))
+    if wire and wire[0].role == "model":
+        wire.insert(0, Content("user", [_Text(OPENING)]))
+    return system, wire
+
+
+def unsupported_parts(messages: Sequence[Message], provider: str) -> list[UnsupportedContentError]:
+    """What the format could not carry of a history, part by part."""
+    problems: list[UnsupportedContentError] = []
+    for index, message in enumerate(messages):
+        if isinstance(message, ToolMessage) and not isinstance(message.content, str):
+            for part in message.content:
+                try:
+                    _result_part(part, index, provider)
+                except UnsupportedContentError as error:
+                    problems.append(error)
+    return problems
+
+
+def _model_parts(
+    message: AssistantMessage, names: Mapping[str, str], model: str | None, *, validates: bool
+) -> tuple[list[Any], Mapping[str, str]]:
+    """The parts of a reply, and the service's own ids of its calls."""
+    calls = message.tool_calls
+    ids: dict[str, str] = {}
+    parts: list[Any] = []
+    kept = kept_parts(message, model)
+    if kept is None:
+        kept = _plain_parts(message)
+    signed = not (validates and calls)
+    for part in kept:
+        if "call" not in part:
+            if part.get("text") != "" or SIGNATURE in part:
+                parts.append(part)
+            continue
+        number: int = part["call"]
+        call = calls[number]
+        made: dict[str, Any] = {"functionCall": _call(call, part.get("id"), names)}
+        given = part.get("id")
+        if given:
+            ids[call.id] = given
+        if SIGNATURE in part:
+            made[SIGNATURE] = part[SIGNATURE]
+        elif not signed:
+            made[SIGNATURE] = SKIP_VALIDATION
+        signed = True
+        parts.append(made)
+    return parts, ids
+
+
+def _plain_parts(message: AssistantMessage) -> list[dict[str, Any]]:
+    text: list[dict[str, Any]] = [{"text": message.content}] if message.content else []
+    return [*text, *({"call": number} for number in range(len(message.tool_calls)))]
+
+
+def _call(call: ToolCall, given_id: str | None, names: Mapping[str, str]) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": names.get(call.name, call.name), "args": call.args}
+    return made if given_id is None else {"id": given_id, **made}
+
+
+def _result(
+    message: ToolMessage,
+    ids: Mapping[str, str],
+    names: Mapping[str, str],
+    index: int,
+    provider: str,
+    *,
+    multimodal: bool,
+) -> dict[str, Any]:
+    response: dict[str, Any] = {"name": names.get(message.name, message.name)}
+    if message.tool_call_id in ids:
+        response["id"] = ids[message.tool_call_id]
+    content = message.content
+    parts: list[Any] = []
+    if not isinstance(content, str):
+        for part in content:
+            if isinstance(part, TextPart):
+                continue
+            if not multimodal:
+                raise cannot_carry(provider, f"{kind_of(part)} in a tool result", index)
+            parts.append(_result_part(part, index, provider))
+        content = "\n".join([part.text for part in content if isinstance(part, TextPart)])
+    response["response"] = {"error" if message.is_error else "output": content}
+    if parts:
+        response["parts"] = parts
+    return {"functionResponse": response}
+
+
+def _result_part(part: Part, index: int, provider: str) -> dict[str, Any]:
+    """A part of a result; Gemini 3 and later take images and documents there, by their bytes."""
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    if part.data is None:
+        raise cannot_carry(provider, f"{kind_of(part)} in a tool result", index)
+    return {"inlineData": {"mimeType": part.media_type, "data": b64encode(part.data).decode()}}
+
+
+def _user_part(part: Part, index: int, provider: str) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    if part.data is not None:
+        return {"inlineData": {"mimeType": part.media_type, "data": b64encode(part.data).decode()}}
+    url = part.url or ""
+    inline = _DATA_URL.fullmatch(url)
+    if inline is not None:
+        return {"inlineData": {"mimeType": inline[1] or "text/plain", "data": inline[2]}}
+    if url.startswith("data:"):
+        raise cannot_carry(provider, kind_of(part), index)
+    file = {"fileUri": url}
+    media_type = part.media_type or mimetypes.guess_type(url.partition("?")[0])[0] or _usual_type(part)
+    if media_type is not None:
+        file = {"mimeType": media_type, **file}
+    return {"fileData": file}
+
+
+def _usual_type(part: ImagePart | AudioPart | FilePart) -> str | None:
+    """The type to assume for a file whose URL does not tell it; the service finds out itself for the rest."""
+    if isinstance(part, ImagePart):
+        return "image/jpeg"
+    return "audio/mpeg" if isinstance(part, AudioPart) else None
+
+
+def _declaration(one: ToolSchema, names: Mapping[str, str]) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": names.get(one.name, one.name)}
+    if one.description:
+        made["description"] = one.description
+    parameters = one.parameters
+    if parameters.get("properties") or parameters.get("additionalProperties"):
+        made["parametersJsonSchema"] = parameters if "type" in parameters else {"type": "object", **parameters}
+    return made
+
+
+def _calling(choice: str, names: Mapping[str, str]) -> dict[str, Any]:
+    modes = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+    if choice in modes:
+        return {"mode": modes[choice]}
+    return {"mode": "ANY", "allowedFunctionNames": [names.get(choice, choice)]}
+
+
+def _put_settings(config: dict[str, Any], options: ChatOptions) -> None:
+    asked = {
+        "temperature": options.temperature,
+        "topP": options.top_p,
+        "maxOutputTokens": options.max_tokens,
+        "seed": options.seed,
+    }
+    config.update({name: value for name, value in asked.items() if value is not None})
+    if options.stop:
+        if len(options.stop) > _MOST_STOPS:
+            logger.warning("Gemini takes %d stop texts; the others were left out", _MOST_STOPS)
+        config["stopSequences"] = list(options.stop[:_MOST_STOPS])
+    if options.reasoning_effort is not None:
+        thinking = _thinking(options.reasoning_effort, options.model)
+        if thinking is None:
+            logger.warning("%s has no setting for reasoning_effort; it was left out", options.model)
+        else:
+            config["thinkingConfig"] = thinking
+    if options.metadata:
+        logger.warning("Gemini keeps no metadata; left out: %s", ", ".join(options.metadata))
+
+
+def _thinking(effort: ReasoningEffort, model: str | None) -> dict[str, Any] | None:
+    """From Gemini 3 on a level, with 2.5 a budget, before nothing. Sources: Gemini API documentation, "Thinking"."""
+    known = generation(model)
+    if known is not None and known < (2, 5):
+        return None
+    readable = {"includeThoughts": True} if effort != "none" else {}
+    is_pro = "pro" in (model or "")
+    if known is not None and known < (3, 0):
+        budget = _BUDGETS[effort]
+        return {"thinkingBudget": max(budget, _LEAST_PRO_BUDGET) if is_pro else budget, **readable}
+    level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort)
+    return {"thinkingLevel": "low" if level == "minimal" and is_pro else level, **readable}
+
+
+def _put_response_format(config: dict[str, Any], options: ChatOptions, *, tools: bool) -> str | None:
+    """Ask for JSON; the words to ask with where there is no setting."""
+    wanted = options.response_format
+    schema = None if wanted == "json" else output_schema(wanted)
+    known = generation(options.model)
+    if tools and (known is None or known < (3, 0)):  # which takes either tools or a JSON answer
+        if schema is None:
+            return "Answer with one JSON value, and nothing else."
+        told = encode_json(schema).decode()
+        return f"Answer with one JSON value, and nothing else, that fits this JSON Schema: {told}"
+    config["responseMimeType"] = "application/json"
+    if schema is not None:
+        config["responseJsonSchema"] = schema
+    return None
+
+
+def _merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in extra.items():
+        present = body.get(key)
+        if isinstance(present, dict) and isinstance(value, Mapping):
+            body[key] = _merged(dict(cast("dict[str, Any]", present)), cast("Mapping[str, Any]", value))
+        else:
+            body[key] = value
+    return body
