@@ -110,7 +110,7 @@ def decoding(
     async def bare() -> float:
         decode = decoder.decode
         start = time.perf_counter()
-        for payload in payloads:
+        for payload in payloads[: DELTAS - 1]:  # the last event is of another shape
             decode(payload)
         return (time.perf_counter() - start) / DELTAS * 1e6
 
@@ -213,7 +213,7 @@ CODECS: list[tuple[str, Codec, Callable[[], Iterator[tuple[str, Any]]], "msgspec
     ("Chat Completions", OpenAIChatCodec(), chat_events, openai_chat_reply.chunks),
     ("Anthropic Messages", AnthropicMessagesCodec(), anthropic_events, anthropic_stream._events),
     ("OpenAI Responses", OpenAIResponsesCodec(), responses_events, openai_responses_stream._events),
-    ("Gemini", GeminiCodec(), gemini_events, gemini_reply._chunks),
+    ("Gemini", GeminiCodec(), gemini_events, gemini_reply.plain_chunks),
 ]
 
 

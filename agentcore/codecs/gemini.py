@@ -103,9 +103,8 @@ class GeminiCodec:
             first: Any = next(iter(cast("list[Any]", value or ())), None)
             if is_failure(first):
                 raise failure_error(self.provider, read_failure(body))
-            parts = decode_json(body, _lists, cast("type[list[Chunk]]", list), mend=True)
-            for part in parts:
-                reply.take(part if isinstance(part, Chunk) else msgspec.convert(part, Chunk))
+            for chunk in decode_json(body, _lists, list[Chunk], mend=True):
+                reply.take(chunk)
         else:
             chunk = decode_json(body, chunks, Chunk, mend=True)
             if chunk.candidates is None and chunk.promptFeedback is None:

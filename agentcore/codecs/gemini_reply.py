@@ -56,6 +56,38 @@ class Chunk(Struct, gc=False):
 chunks = msgspec.json.Decoder(Chunk)
 
 
+class _PlainPart(Struct, gc=False):
+    text: str
+    thought: Any = None
+    thoughtSignature: Any = None  # noqa: N815
+    functionCall: Any = None  # noqa: N815
+
+
+class _PlainContent(Struct, gc=False):
+    parts: list[_PlainPart]
+
+
+class _PlainCandidate(Struct, gc=False):
+    content: _PlainContent
+    index: int = 0
+    finishReason: None = None  # noqa: N815
+
+
+class PlainChunk(Struct, gc=False):
+    """What nearly every event of a stream is: a piece of text and the tokens so far, in their final types."""
+
+    candidates: list[_PlainCandidate]
+    usageMetadata: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    promptFeedback: None = None  # noqa: N815
+    modelVersion: str | None = None  # noqa: N815
+    responseId: str | None = None  # noqa: N815
+    error: None = None
+
+
+plain_chunks = msgspec.json.Decoder(PlainChunk)
+_usages: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
+
+
 class Reply:
     """A reply put together from chunks.
 
@@ -78,6 +110,7 @@ class Reply:
         self._open_text: list[str] | None = None  # pieces of the text part that may still grow
         self._blocked: str | None = None
         self._usage: dict[str, Any] = {}
+        self._plain_usage: msgspec.Raw | None = None  # the tokens that the last plain chunk told, not yet read
         self._id: str | None = None
         self._model: str | None = None
 
@@ -85,6 +118,31 @@ class Reply:
     def ended(self) -> bool:
         """The service said why the reply ended, or that there is none."""
         return self.finish is not None or self._blocked is not None
+
+    def take_plain(self, chunk: PlainChunk, events: list[StreamEvent]) -> bool:
+        """Take a chunk that is one piece of text and nothing else; False if it is more than that."""
+        candidates = chunk.candidates
+        if len(candidates) != 1 or candidates[0].index or self.odd:
+            return False
+        parts = candidates[0].content.parts
+        if len(parts) != 1:
+            return False
+        part = parts[0]
+        text = part.text
+        if not text or part.thought or part.thoughtSignature is not None or part.functionCall is not None:
+            return False
+        if self._id is None:
+            self._id = chunk.responseId or None
+        if self._model is None:
+            self._model = chunk.modelVersion or None
+        if chunk.usageMetadata:
+            self._plain_usage = chunk.usageMetadata
+        self.text.pieces.append(text)
+        if self._open_text is None:
+            self._open_text = []
+        self._open_text.append(text)
+        events.append(TextDelta(text))
+        return True
 
     def take(self, chunk: Chunk, events: list[StreamEvent] | None = None) -> None:
         """Take the next chunk; `events` is what the caller of a stream is told.
@@ -99,10 +157,8 @@ class Reply:
         if self._model is None:
             self._model = as_text(chunk.modelVersion)
         usage: object = chunk.usageMetadata
-        if isinstance(usage, dict):
-            self.has_usage = True
-            known = cast("dict[str, Any]", usage)
-            self._usage.update({key: value for key, value in known.items() if value is not None})
+        self._read_plain_usage()
+        self._take_usage(usage)
         feedback: object = chunk.promptFeedback
         if isinstance(feedback, dict):
             self._blocked = as_text(cast("dict[str, Any]", feedback).get("blockReason")) or self._blocked
@@ -129,6 +185,7 @@ class Reply:
     def response(self) -> ChatResponse:
         """The reply as it is now."""
         self._close_text()
+        self._read_plain_usage()
         if not self.ended and not self._parts:
             raise DecodeError("the answer has no candidates", provider=self.provider, retryable=True)
         word = self.finish if self.finish is not None else self._blocked
@@ -151,6 +208,18 @@ class Reply:
             replay_payload(parts, model),
         )
         return ChatResponse(message, neutral, word, _usage(self._usage), model, response_id)
+
+    def _read_plain_usage(self) -> None:
+        if self._plain_usage is not None:
+            told, self._plain_usage = self._plain_usage, None
+            self._take_usage(_usages.decode(told))
+
+    def _take_usage(self, usage: object) -> None:
+        if isinstance(usage, dict):
+            self.has_usage = True
+            known = cast("dict[str, Any]", usage)
+            # Cumulative, so the last word counts.
+            self._usage.update({key: value for key, value in known.items() if value is not None})
 
     def _take_candidate(self, candidate: dict[str, Any], events: list[StreamEvent] | None) -> None:
         if as_int(candidate.get("index")):

@@ -28,7 +28,6 @@ from agentcore.messages import (
     Part,
     SystemMessage,
     TextPart,
-    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -52,10 +51,41 @@ _BUDGETS: dict[ReasoningEffort, int] = {
 }
 _LEAST_PRO_BUDGET = 128  # 2.5 Pro cannot be kept from thinking
 _MOST_STOPS = 5
+NO_IDS: Mapping[str, str] = {}
 
 
 class _Text(Struct, gc=False):
     text: str
+
+
+class _Call(Struct, gc=False, omit_defaults=True):
+    name: str
+    args: dict[str, Any]
+    id: str | None = None
+
+
+class _CallPart(Struct, gc=False, omit_defaults=True, rename="camel"):
+    function_call: _Call
+    thought_signature: str | None = None
+
+
+class _Response(Struct, gc=False, omit_defaults=True):
+    name: str
+    response: Any
+    id: str | None = None
+    parts: list[Any] | None = None
+
+
+class _Output(Struct, gc=False):
+    output: str
+
+
+class _Error(Struct, gc=False):
+    error: str
+
+
+class _ResponsePart(Struct, gc=False, rename="camel"):
+    function_response: _Response
 
 
 class Content(Struct, gc=False):
@@ -105,7 +135,7 @@ def wire_contents(
     wire: list[Content] = []
     known = generation(model)
     validates = known is not None and known >= (3, 0)
-    ids: Mapping[str, str] = {}  # of the last batch: the ids that the service itself gave
+    ids = NO_IDS  # of the last batch: the ids that the service itself gave
     for index, message in enumerate(heal(messages)[0]):
         parts: list[Any]
         role = "user"
@@ -154,12 +184,18 @@ def _model_parts(
 ) -> tuple[list[Any], Mapping[str, str]]:
     """The parts of a reply, and the service's own ids of its calls."""
     calls = message.tool_calls
-    ids: dict[str, str] = {}
+    kept = kept_parts(message, model) if message.replay is not None else None
     parts: list[Any] = []
-    kept = kept_parts(message, model)
     if kept is None:
-        kept = _plain_parts(message)
-    signed = not (validates and calls)
+        if message.content:
+            parts.append(_Text(message.content))
+        signature = SKIP_VALIDATION if validates else None
+        for call in calls:
+            parts.append(_CallPart(_Call(names.get(call.name, call.name), call.args), signature))
+            signature = None
+        return parts, NO_IDS
+    ids: dict[str, str] = {}
+    signed = not validates
     for part in kept:
         if "call" not in part:
             if part.get("text") != "" or SIGNATURE in part:
@@ -167,27 +203,13 @@ def _model_parts(
             continue
         number: int = part["call"]
         call = calls[number]
-        made: dict[str, Any] = {"functionCall": _call(call, part.get("id"), names)}
         given = part.get("id")
         if given:
             ids[call.id] = given
-        if SIGNATURE in part:
-            made[SIGNATURE] = part[SIGNATURE]
-        elif not signed:
-            made[SIGNATURE] = SKIP_VALIDATION
+        signature = part.get(SIGNATURE) or (None if signed else SKIP_VALIDATION)
         signed = True
-        parts.append(made)
+        parts.append(_CallPart(_Call(names.get(call.name, call.name), call.args, given), signature))
     return parts, ids
-
-
-def _plain_parts(message: AssistantMessage) -> list[dict[str, Any]]:
-    text: list[dict[str, Any]] = [{"text": message.content}] if message.content else []
-    return [*text, *({"call": number} for number in range(len(message.tool_calls)))]
-
-
-def _call(call: ToolCall, given_id: str | None, names: Mapping[str, str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": names.get(call.name, call.name), "args": call.args}
-    return made if given_id is None else {"id": given_id, **made}
 
 
 def _result(
@@ -198,24 +220,18 @@ def _result(
     provider: str,
     *,
     multimodal: bool,
-) -> dict[str, Any]:
-    response: dict[str, Any] = {"name": names.get(message.name, message.name)}
-    if message.tool_call_id in ids:
-        response["id"] = ids[message.tool_call_id]
+) -> _ResponsePart:
     content = message.content
-    parts: list[Any] = []
+    parts: list[Any] | None = None
     if not isinstance(content, str):
-        for part in content:
-            if isinstance(part, TextPart):
-                continue
-            if not multimodal:
-                raise cannot_carry(provider, f"{kind_of(part)} in a tool result", index)
-            parts.append(_result_part(part, index, provider))
+        others = [part for part in content if not isinstance(part, TextPart)]
+        if others and not multimodal:
+            raise cannot_carry(provider, f"{kind_of(others[0])} in a tool result", index)
+        parts = [_result_part(part, index, provider) for part in others] or None
         content = "\n".join([part.text for part in content if isinstance(part, TextPart)])
-    response["response"] = {"error" if message.is_error else "output": content}
-    if parts:
-        response["parts"] = parts
-    return {"functionResponse": response}
+    said = _Error(content) if message.is_error else _Output(content)
+    given = ids.get(message.tool_call_id)
+    return _ResponsePart(_Response(names.get(message.name, message.name), said, given, parts))
 
 
 def _result_part(part: Part, index: int, provider: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import msgspec
 
 from agentcore.chat import ChatResponse
 from agentcore.codecs.failures import failure_error, is_failure, provider_error, read_failure
-from agentcore.codecs.gemini_reply import Chunk, Reply, chunks
+from agentcore.codecs.gemini_reply import Chunk, Reply, chunks, plain_chunks
 from agentcore.codecs.shared import decode_json, json_or_none
 from agentcore.codecs.stream_base import EventStreamDecoder, closed_early
 from agentcore.errors import DecodeError
@@ -60,6 +60,14 @@ class GeminiStreamDecoder(EventStreamDecoder):
     def _take(self, name: str, payload: bytes, events: list[StreamEvent]) -> None:
         if name == "error":
             raise provider_error(self._provider, payload)
+        try:
+            plain = plain_chunks.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # not plainly the usual event: looked at more closely
+            plain = None
+        if plain is not None and self._reply.take_plain(plain, events):
+            if self._raw is not None:
+                self._raw.append(payload)
+            return
         try:
             chunk = chunks.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
