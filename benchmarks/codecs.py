@@ -14,7 +14,6 @@ import httpx
 import msgspec
 
 from agentcore import (
-    AnthropicChatModel,
     AssistantMessage,
     ChatOptions,
     ChatRequest,

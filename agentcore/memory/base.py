@@ -323,6 +323,15 @@ class ModelView(Protocol):
         ...
 
 
+@runtime_checkable
+class FittingView(Protocol):
+    """A view that also has the last word on what the model is to see, when history and input stand together."""
+
+    def fit(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The same messages, shortened where they are too much; none is left out."""
+        ...
+
+
 def record_store(store: ChatMemory) -> ChatMemory:
     """The store that holds the record, behind whatever decides what the model sees of it."""
     while isinstance(store, ModelView):

@@ -1,10 +1,10 @@
 """ConversationHistory: one turn's way to the record: read healed and windowed, appended to, never kept twice."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentcore.errors import InvalidInputError, PauseError
-from agentcore.memory.base import ChatMemory, Lease, MessageLog, ModelView, RecordKeeping, record_store
+from agentcore.memory.base import ChatMemory, FittingView, Lease, MessageLog, ModelView, RecordKeeping, record_store
 from agentcore.memory.finishing import finish
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.ledger import record_result, recorded_results
@@ -26,10 +26,11 @@ class StoreAccess:
         view: decides what of them the model sees; None shows all.
         log: the record again, if an append to it can be conditional and sent again.
         records: the record again, if it keeps other things with a conversation: pauses, results of a batch under way.
+        fit: has the last word on what the model sees; None leaves it as it is.
         instant: its appends never wait, so nothing can come in between.
     """
 
-    __slots__ = ("instant", "log", "record", "records", "view")
+    __slots__ = ("fit", "instant", "log", "record", "records", "view")
 
     def __init__(self, store: ChatMemory) -> None:
         # Asked first: looking for protocols takes microseconds, and a turn without a store makes one of these.
@@ -38,11 +39,13 @@ class StoreAccess:
             self.view: ModelView | None = None
             self.log: MessageLog | None = store
             self.records: RecordKeeping | None = store
+            self.fit: Callable[[Sequence[Message]], Sequence[Message]] | None = None
             self.instant = True
             return
         record = record_store(store)
         self.record = record
         self.view = store if isinstance(store, ModelView) else None
+        self.fit = store.fit if isinstance(store, FittingView) else None
         self.log = _log_of(record)
         self.records = record if isinstance(record, RecordKeeping) else None
         self.instant = type(record) is InMemoryChatMemory
@@ -181,7 +184,7 @@ class ConversationHistory:
             # Calls of the reply that is to be replaced will never run.
             self._due = tuple(interrupted_result(call) for call in unanswered_calls(stored))
             before = stored[: max(0, len(stored) - self._replies - len(delta))]
-            return heal([*before, *delta])[0]
+            return self._fitted(heal([*before, *delta])[0])
         lead = _count_results(delta)
         if lead:
             stored = await self._take_results(stored, delta[:lead])
@@ -201,7 +204,10 @@ class ConversationHistory:
                     f"{repair.index - len(messages) + len(delta)}: {_fault(repair.detail)}; nothing was stored"
                 )
             logger.warning("conversation %r healed: %s", self._conversation_id, repair)
-        return healed
+        return self._fitted(healed)
+
+    def _fitted(self, messages: Sequence[Message]) -> Sequence[Message]:
+        return messages if self._access.fit is None else self._access.fit(messages)
 
     @property
     def due(self) -> tuple[Message, ...]:

@@ -14,10 +14,8 @@ from agentcore.messages import Message
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
 
-_SURROGATE = re.compile("(?<=[\ud800-\udbff])[\udc00-\udfff]|[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:(ud[89ab][0-9a-f]{2})\\u(D[C-F][0-9A-F]{2})|.)")
-_SPLIT_PAIR = "\\uD"
-"""Only a low surrogate right after a high one that is no pair with it is written with capitals."""
 
 
 def to_text(message: Message) -> str:
@@ -28,7 +26,7 @@ def to_text(message: Message) -> str:
     (`\ud83d\uDE00`), since in JSON their escapes would be one character. Numbers that JSON lacks become `null`.
 
     Raises:
-        InvalidInputError: something in it has no JSON form; the field is named, its value is not.
+        InvalidInputError: something in it has no JSON form; its type is named, its value is not.
     """
     try:
         return _encode(message).decode()
@@ -45,13 +43,13 @@ def from_text(text: str | bytes) -> Message:
         StoreError: it is no text of a message; its content is not shown.
     """
     try:
-        if isinstance(text, bytes):
-            return _decode(text) if b"\\uD" not in text else _from_escapes(text.decode())
-        return _decode(text) if _SPLIT_PAIR not in text else _from_escapes(text)
+        if (b"\\uD" in text) if isinstance(text, bytes) else ("\\uD" in text):
+            return _from_escapes(text)
+        return _decode(text)
     except msgspec.ValidationError as error:
         raise _unreadable(error) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _from_escapes(text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _from_escapes(text)
 
 
 def to_texts(messages: Iterable[Message]) -> list[str]:
@@ -84,9 +82,10 @@ def _escaped(found: "re.Match[str]") -> str:
     return f"\\u{code:04X}" if splits else f"\\u{code:04x}"
 
 
-def _from_escapes(text: str) -> Message:
-    """What msgspec does not read, or reads as one character where there were two."""
+def _from_escapes(text: str | bytes) -> Message:
+    """What msgspec does not read, or reads as one character where there were two (only those have capitals)."""
     try:
+        text = text.decode() if isinstance(text, bytes) else text
         return msgspec.convert(json.loads(_ESCAPE.sub(_split, text)), Message)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise _unreadable(error) from error

@@ -1,0 +1,17 @@
+"""The table of stores can be made; what it says is for people to read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_table_of_stores_has_sqlite_rows() -> None:
+    command = [sys.executable, "-m", "benchmarks.stores", "--quick", "--only", "SQLite"]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=100, cwd=Path(__file__).parents[2]
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    for word in ("append ", "64 tasks", "of 100", "of 200"):
+        assert any(word in line for line in lines)
