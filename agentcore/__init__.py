@@ -1,7 +1,8 @@
 """agentcore: an async-first library for LLM agents in real services."""
 
-from agentcore.agents.handoff import HandoffFilter, Persona
-from agentcore.agents.subagent import agent_tool
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from agentcore.chat import (
     ChatModel,
     ChatOptions,
@@ -67,13 +68,8 @@ from agentcore.messages import (
 from agentcore.pairing import Repair, heal
 from agentcore.pause import Decision, Pause, PendingCall
 from agentcore.providers.anthropic import AnthropicChatModel
-from agentcore.providers.embedding_batches import EmbeddingLimits
-from agentcore.providers.embedding_presets import embedding_model
 from agentcore.providers.fallback import FallbackModel
-from agentcore.providers.gemini import GeminiChatModel
 from agentcore.providers.openai import OpenAIChatModel
-from agentcore.providers.openai_embeddings import OpenAIEmbeddingModel
-from agentcore.providers.openai_responses import OpenAIResponsesModel
 from agentcore.providers.presets import chat_model
 from agentcore.stream import TurnStream
 from agentcore.tokens import MessageTokenCounter, TokenCounter, count_tokens, tiktoken_counter, token_counter
@@ -84,6 +80,18 @@ from agentcore.tools.results import ToolResult
 from agentcore.tools.tool import Tool, tool
 from agentcore.tools.toolset import FunctionToolset, Toolset
 from agentcore.usage import Usage
+
+if TYPE_CHECKING:  # imported when they are first asked for: they, or what they need, take their time
+    from agentcore.agents.handoff import HandoffFilter, Persona
+    from agentcore.agents.subagent import agent_tool
+    from agentcore.memory.sqlite import SQLiteChatMemory
+    from agentcore.memory.summarizing import SummarizingChatMemory
+    from agentcore.memory.urls import chat_memory
+    from agentcore.providers.embedding_batches import EmbeddingLimits
+    from agentcore.providers.embedding_presets import embedding_model
+    from agentcore.providers.gemini import GeminiChatModel
+    from agentcore.providers.openai_embeddings import OpenAIEmbeddingModel
+    from agentcore.providers.openai_responses import OpenAIResponsesModel
 
 __version__ = "0.1.0"
 
@@ -142,8 +150,10 @@ __all__ = [
     "ReasoningDelta",
     "ReasoningEffort",
     "Repair",
+    "SQLiteChatMemory",
     "StoreError",
     "StreamEvent",
+    "SummarizingChatMemory",
     "SystemMessage",
     "TextDelta",
     "TextPart",
@@ -172,6 +182,7 @@ __all__ = [
     "VersionConflictError",
     "WindowedChatMemory",
     "agent_tool",
+    "chat_memory",
     "chat_model",
     "check_history",
     "count_tokens",
@@ -181,3 +192,24 @@ __all__ = [
     "token_counter",
     "tool",
 ]
+
+_ON_USE = {
+    "EmbeddingLimits": "agentcore.providers.embedding_batches",
+    "GeminiChatModel": "agentcore.providers.gemini",
+    "HandoffFilter": "agentcore.agents.handoff",
+    "OpenAIEmbeddingModel": "agentcore.providers.openai_embeddings",
+    "OpenAIResponsesModel": "agentcore.providers.openai_responses",
+    "Persona": "agentcore.agents.handoff",
+    "SQLiteChatMemory": "agentcore.memory.sqlite",
+    "SummarizingChatMemory": "agentcore.memory.summarizing",
+    "agent_tool": "agentcore.agents.subagent",
+    "chat_memory": "agentcore.memory.urls",
+    "embedding_model": "agentcore.providers.embedding_presets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_ON_USE[name]), name)
+    return value

@@ -6,6 +6,8 @@ import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from secrets import token_hex
 
 from agentcore.chat import ChatModel, ChatOptions
 from agentcore.cli.sample_tools import SAMPLE_TOOLS
@@ -13,7 +15,7 @@ from agentcore.client import ChatClient, Conversation
 from agentcore.errors import AgentCoreError
 from agentcore.events import TextDelta, ToolFinished, ToolStarted
 from agentcore.filters.base import Filter
-from agentcore.memory.in_memory import InMemoryChatMemory
+from agentcore.memory.base import ChatMemory
 from agentcore.messages import text_of
 from agentcore.stream import TurnStream
 
@@ -23,6 +25,8 @@ _SHOWN = 200
 async def chat(
     model: ChatModel,
     *,
+    memory: ChatMemory,
+    conversation_id: str,
     system: str | None = None,
     said: Sequence[str] | None = None,
     with_tools: bool = True,
@@ -34,20 +38,25 @@ async def chat(
     Ctrl-C stops the running answer and keeps the conversation; Ctrl-D ends.
     """
     tools = SAMPLE_TOOLS if with_tools else ()
-    memory = InMemoryChatMemory()
     client = ChatClient(model, tools=tools, memory=memory, system=system, options=options, filters=filters)
-    conversation = client.conversation("terminal")
+    conversation = client.conversation(conversation_id)
     if said is not None:
         ok = True
         for text in said:
             print(f"> {text}", flush=True)
             ok = await _turn(conversation, text) and ok
         return 0 if ok else 1
+    print(f"[conversation {conversation_id}; go on with it later by --conversation {conversation_id}]", file=sys.stderr)
     print("Say something; Ctrl-C stops an answer, Ctrl-D ends.", file=sys.stderr)
     while (text := _read()) is not None:
         if text.strip():
             await _turn(conversation, text)
     return 0
+
+
+def new_conversation_id() -> str:
+    """An id that tells when the conversation began, and that no other one has."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
 
 
 def _read() -> str | None:

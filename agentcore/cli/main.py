@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack
 
 from agentcore.chat import ChatOptions
 from agentcore.cli.answer_after_tools import AnswerAfterTools
-from agentcore.cli.chat import chat
+from agentcore.cli.chat import chat, new_conversation_id
 from agentcore.cli.local_model import INSTALL, LocalModelError, local_model_available, serve_local_model
 from agentcore.cli.local_server import MODEL_NAME
+from agentcore.cli.store import VARIABLE, default_url, opened_store
 from agentcore.errors import AgentCoreError, ConfigurationError
 from agentcore.providers.anthropic import AnthropicChatModel
 from agentcore.providers.http_model import HTTPChatModel
@@ -21,6 +22,10 @@ from agentcore.providers.presets import chat_model
 
 DEFAULT_OPENAI = "openai:gpt-5-mini"
 LOCAL_MAX_TOKENS = 256  # the tiny model would else repeat itself for minutes
+_MEMORY = (
+    "where conversations are kept: sqlite:///path, postgresql://…, redis://… or memory: "
+    f"(a file in your data directory, or ${VARIABLE})"
+)
 DEFAULT_ANTHROPIC = "anthropic:claude-haiku-4-5"
 
 
@@ -37,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from agentcore.cli.demo import demo
 
             return asyncio.run(demo())
+        if args.command == "history":
+            return asyncio.run(_history(args))
         return asyncio.run(_chat(args))
     except KeyboardInterrupt:
         return 130
@@ -80,10 +87,36 @@ def _parser() -> argparse.ArgumentParser:
     talk.add_argument("--system", help="instructions to the model")
     talk.add_argument("--max-tokens", type=_tokens, help="longest answer (local model: 256)")
     talk.add_argument("--no-tools", action="store_true", help="leave the sample tools out")
+    talk.add_argument("--memory", metavar="URL", help=_MEMORY)
+    talk.add_argument(
+        "--conversation", metavar="ID", help="go on with this conversation; a new one is begun if it is not said"
+    )
     talk.add_argument("--once", metavar="TEXT", action="append", help="say this and end; may be given several times")
+    kept = commands.add_parser("history", help="the conversations that are kept")
+    kept.add_argument("--memory", metavar="URL", help=_MEMORY)
+    actions = kept.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser("list", help="one line a conversation, newest first")
+    listing.add_argument("--limit", type=_tokens, default=50, help="lines at most (50)")
+    listing.add_argument("--prefix", default="", help="only ids that begin with this")
+    for name, help_ in (
+        ("show", "a conversation to read"),
+        ("export", "a conversation as JSON lines"),
+        ("delete", "forget a conversation"),
+    ):
+        actions.add_parser(name, help=help_).add_argument("conversation", metavar="ID")
     commands.add_parser("demo", help="a conversation with the local model that checks itself")
     commands.add_parser("version", help="print the version")
     return parser
+
+
+async def _history(args: argparse.Namespace) -> int:
+    from agentcore.cli import history
+
+    url = args.memory or default_url()
+    if args.action == "list":
+        return await history.list_conversations(url, limit=args.limit, prefix=args.prefix)
+    action = {"show": history.show, "export": history.export, "delete": history.delete}[args.action]
+    return await action(url, args.conversation)
 
 
 async def _chat(args: argparse.Namespace) -> int:
@@ -98,8 +131,11 @@ async def _chat(args: argparse.Namespace) -> int:
             return 2
         await stack.enter_async_context(model)
         tiny = model.name == MODEL_NAME
+        memory = await stack.enter_async_context(opened_store(args.memory or default_url()))
         return await chat(
             model,
+            memory=memory,
+            conversation_id=args.conversation or new_conversation_id(),
             system=args.system,
             said=args.once,
             with_tools=not args.no_tools,

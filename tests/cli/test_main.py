@@ -17,6 +17,7 @@ from agentcore.cli import demo as demo_module
 from agentcore.cli import main as cli
 from agentcore.cli.chat import chat
 from agentcore.cli.local_server import MODEL_NAME
+from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import text_of
 from agentcore.providers.anthropic import AnthropicChatModel
 from agentcore.providers.openai import OpenAIChatModel
@@ -193,7 +194,7 @@ def test_ctrl_c_at_the_prompt_ends_the_conversation(lines: list[str], monkeypatc
     model = ScriptedModel(["one"], repeat_last=True)
     monkeypatch.setattr("builtins.input", prompt)
     handler = signal.getsignal(signal.SIGINT)
-    assert asyncio.run(chat(model, with_tools=False)) == 0
+    assert asyncio.run(chat(model, memory=InMemoryChatMemory(), conversation_id="c", with_tools=False)) == 0
     assert [text_of(request.messages[-1].content) for request in model.requests] == lines
     assert signal.getsignal(signal.SIGINT) is handler
 
