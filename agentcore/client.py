@@ -277,8 +277,12 @@ class ChatClient:
             calls = calls.tool_calls
         context = _context(tool_context, None, uuid4().hex)
         made = None if decisions is None else {decision.call_id: decision for decision in decisions}
-        offered = await self._offered(tuple(self._tools.values()))
+        offered = await self.tools()
         return await self._tool_runner.run_batch(calls, offered, context, None, {}, decisions=made)
+
+    async def tools(self) -> Sequence[ToolSchema]:
+        """The tools that a turn is offered: the client's own and those of its toolsets, which are opened for it."""
+        return await self._offered(tuple(self._tools.values()))
 
     def conversation(self, conversation_id: str) -> "Conversation":
         """The stateful face of one conversation.
