@@ -24,8 +24,7 @@ from agentcore.tools.tool import Tool
 from agentcore.tools.toolset import HostedResource
 
 if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp import Client
+    from mcp import Client, types
     from mcp.server.lowlevel.server import Server
 
 logger = logging.getLogger("agentcore.mcp")
@@ -225,7 +224,7 @@ def mcp_server(client: ChatClient, *, name: str = "agentcore", instructions: str
         ConfigurationError: the package `mcp` is not installed.
     """
     try:
-        import mcp_types as types
+        from mcp import types
         from mcp.server.lowlevel.server import Server
     except ImportError as error:
         raise ConfigurationError("MCP needs a package: pip install 'agentcore-async[mcp]'") from error
@@ -266,7 +265,7 @@ async def serve_stdio(client: ChatClient, *, name: str = "agentcore", instructio
 
 
 def _blocks(content: Content) -> list[Any]:
-    import mcp_types as types
+    from mcp import types
 
     if isinstance(content, str):
         return [types.TextContent(type="text", text=content)]
