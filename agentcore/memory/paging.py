@@ -53,3 +53,12 @@ def make_page(found: Sequence[ConversationInfo], limit: int, order: ListingOrder
     """A page out of up to `limit + 1` conversations in order: the one too many tells that there are more."""
     shown = found[:limit]
     return ConversationPage(tuple(shown), cursor_of(shown[-1], order) if len(found) > limit else None)
+
+
+def after_prefix(prefix: str) -> str | None:
+    """The first text, in the order of code points, after all that begin with a prefix; None if there is none."""
+    shortened = prefix.rstrip("\U0010ffff")
+    if not shortened:
+        return None
+    following = ord(shortened[-1]) + 1
+    return shortened[:-1] + chr(0xE000 if following == 0xD800 else following)

@@ -4,6 +4,7 @@ import sqlite3
 from typing import Literal
 
 from agentcore.memory.base import ConversationInfo, Lease
+from agentcore.memory.paging import after_prefix
 from agentcore.memory.sqlite_log import info_of
 from agentcore.memory.sqlite_threads import Transaction
 
@@ -123,7 +124,7 @@ def page(
         column = f"+{column}"
         conditions.append("conversation_id >= ?")
         values.append(prefix)
-        end = _after_prefix(prefix)
+        end = after_prefix(prefix)
         if end is not None:
             conditions.append("conversation_id < ?")
             values.append(end)
@@ -133,12 +134,3 @@ def page(
         (*values, limit),
     )
     return [info_of(row) for row in rows]
-
-
-def _after_prefix(prefix: str) -> str | None:
-    """The first text, in the order of code points, after all that begin with a prefix; None if there is none."""
-    shortened = prefix.rstrip("\U0010ffff")
-    if not shortened:
-        return None
-    following = ord(shortened[-1]) + 1
-    return shortened[:-1] + chr(0xE000 if following == 0xD800 else following)

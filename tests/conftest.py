@@ -1,0 +1,57 @@
+"""What all tests share: servers that are started once, and the option to do without them."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from tests.support.servers import PostgresServer, RedisServer, postgres_server, redis_server
+
+_numbers = count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--without postgres`, `--without redis`: leave out the tests that need that server."""
+    parser.addoption(
+        "--without", action="append", default=[], choices=["postgres", "redis"], help="leave out the tests of a server"
+    )
+
+
+def _leave_out(request: pytest.FixtureRequest, name: str) -> None:
+    if name in request.config.getoption("--without"):
+        pytest.skip(f"--without {name}")
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """A PostgreSQL server for the whole run."""
+    _leave_out(request, "postgres")
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_dsn(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database of the test's own, empty."""
+    import asyncio
+
+    import asyncpg
+
+    name = f"test_{next(_numbers)}"
+
+    async def execute(statement: str) -> None:
+        connection = await asyncpg.connect(postgres.dsn)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(execute(f'create database "{name}"'))
+    yield postgres.dsn_of(name)
+    asyncio.run(execute(f'drop database if exists "{name}" with (force)'))
+
+
+@pytest.fixture(scope="session")
+def redis_url_of_run(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A Redis server for the whole run."""
+    _leave_out(request, "redis")
+    with redis_server() as server:
+        yield server
