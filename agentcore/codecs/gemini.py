@@ -1,6 +1,5 @@
 """Gemini `generateContent`: requests, replies and streams."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import quote
@@ -10,18 +9,18 @@ from msgspec.structs import replace
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.codecs.base import NO_NAMES, WireRequest
-from agentcore.codecs.failures import failure_error, is_failure, provider_error, read_failure
+from agentcore.codecs.failures import is_failure
+from agentcore.codecs.gemini_failure import gemini_error
 from agentcore.codecs.gemini_reply import Chunk, Reply, chunks
-from agentcore.codecs.gemini_request import request_body, unsupported_parts
+from agentcore.codecs.gemini_request import LEGAL_NAME, request_body, unsupported_parts
 from agentcore.codecs.gemini_stream import GeminiStreamDecoder
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, json_or_none, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import BLANK
+from agentcore.codecs.stream_base import BLANK, closed_early
 from agentcore.errors import ConfigurationError, DecodeError, ProviderError
 from agentcore.messages import Message
 
 _lists = msgspec.json.Decoder(list[Chunk])
-_RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
 
 
 class GeminiCodec:
@@ -48,7 +47,7 @@ class GeminiCodec:
         model = request.options.model
         if not model:
             raise ConfigurationError("Gemini has the model in its address: name one (options.model)")
-        names = tool_names(request)
+        names = tool_names(request, legal_name=LEGAL_NAME)
         body = request_body(request, self.provider, names)
         path = model if "/" in model else f"models/{model}"
         action = "streamGenerateContent?alt=sse" if stream else "generateContent"
@@ -82,18 +81,10 @@ class GeminiCodec:
 
     def decode_error(self, status: int, body: bytes) -> ProviderError:
         """An error status and its body as an error."""
-        error = provider_error(self.provider, body, status=status)
-        if b"API_KEY_INVALID" in body or b"API key expired" in body:  # said with status 400
-            error.kind, error.retryable = "auth", False
-        delay = _RETRY_DELAY.search(body)
-        if delay is not None:  # google.rpc.RetryInfo
-            error.retry_after = float(delay[1])
-        if error.kind == "rate_limit" and b"PerDay" in body:
-            error.kind, error.retryable = "quota", False
-        return error
+        return gemini_error(self.provider, body, status=status)
 
     def check(self, messages: Sequence[Message]) -> list[str]:
-        """What this format could not carry of a history, one line each."""
+        """What no model of this format could carry of a history, one line for each part."""
         return [str(error) for error in unsupported_parts(messages, self.provider)]
 
     def _decode_body(self, body: bytes, wire: WireRequest) -> ChatResponse:
@@ -102,14 +93,20 @@ class GeminiCodec:
             value: Any = json_or_none(body)
             first: Any = next(iter(cast("list[Any]", value or ())), None)
             if is_failure(first):
-                raise failure_error(self.provider, read_failure(body))
-            for chunk in decode_json(body, _lists, list[Chunk], mend=True):
+                raise gemini_error(self.provider, body)
+            try:
+                taken = decode_json(body, _lists, list[Chunk], mend=True)
+            except DecodeError as error:
+                if not body.rstrip().endswith(b"]"):  # half a list is a symptom; the broken connection is the cause
+                    raise closed_early() from error
+                raise
+            for chunk in taken:
                 reply.take(chunk)
         else:
             chunk = decode_json(body, chunks, Chunk, mend=True)
             if chunk.candidates is None and chunk.promptFeedback is None:
                 if chunk.error or is_failure(json_or_none(body)):
-                    raise failure_error(self.provider, read_failure(body))
+                    raise gemini_error(self.provider, body)
                 raise DecodeError(f"the answer has no candidates: {excerpt(body)}", retryable=True)
             reply.take(chunk)
         reply.end()

@@ -19,12 +19,16 @@ SKIP_VALIDATION = "skip_thought_signature_validator"
 
 SIGNATURE = "thoughtSignature"
 _GENERATION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_LATEST = re.compile(r"gemini-[a-z-]+-latest")
+_NEWEST = (3, 1)  # what the names of the latest models lead to, or to a later one
 
 
 def generation(model: str | None) -> tuple[int, int] | None:
     """The generation of a Gemini model by its name: `models/gemini-2.5-flash` is (2, 5); None if it tells none."""
     found = _GENERATION.search(model or "")
-    return None if found is None else (int(found[1]), int(found[2] or 0))
+    if found is None:
+        return _NEWEST if _LATEST.search(model or "") else None
+    return int(found[1]), int(found[2] or 0)
 
 
 def replay_payload(parts: Sequence[Mapping[str, Any]], model: str | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from agentcore.chat import ChatResponse
-from agentcore.codecs.failures import failure_error, failure_of
+from agentcore.codecs.gemini_failure import gemini_error
 from agentcore.codecs.gemini_replay import SIGNATURE, replay_payload
 from agentcore.codecs.pieces import Pieces
 from agentcore.codecs.shared import (
@@ -95,6 +95,7 @@ class Reply:
         odd: surrogates may be in what comes.
         finish: the service's word for why the reply ended, once it said so.
         has_usage: the tokens were told.
+        went_on: a piece of the reply came without a reason to stop beside it.
     """
 
     def __init__(self, provider: str, names: Mapping[str, str]) -> None:
@@ -104,6 +105,7 @@ class Reply:
         self.odd = False
         self.finish: str | None = None
         self.has_usage = False
+        self.went_on = False
         self._names = names
         self._calls: list[ToolCall] = []
         self._parts: list[dict[str, Any]] = []
@@ -137,6 +139,7 @@ class Reply:
             self._model = chunk.modelVersion or None
         if chunk.usageMetadata:
             self._plain_usage = chunk.usageMetadata
+        self.went_on = True
         self.text.pieces.append(text)
         if self._open_text is None:
             self._open_text = []
@@ -151,7 +154,7 @@ class Reply:
             ProviderError: the chunk holds an error, or cannot be read.
         """
         if chunk.error:
-            raise failure_error(self.provider, failure_of({"error": chunk.error}))
+            raise gemini_error(self.provider, encode_json({"error": chunk.error}))
         if self._id is None:
             self._id = as_text(chunk.responseId)
         if self._model is None:
@@ -234,7 +237,10 @@ class Reply:
                     self._take_part(cast("dict[str, Any]", part), events)
         finish = candidate.get("finishReason")
         if isinstance(finish, str) and finish:
-            self.finish = mend_surrogates(finish)
+            if finish != "STOP" or self.finish is None:  # which gateways write beside the tokens behind the real word
+                self.finish = mend_surrogates(finish)
+        elif parts:
+            self.went_on = True
 
     def _take_part(self, part: dict[str, Any], events: list[StreamEvent] | None) -> None:
         text = part.get("text")
@@ -274,7 +280,7 @@ class Reply:
         signature = as_text(part.get(SIGNATURE))
         if signature is not None:
             self._close_text()
-            self._parts.append({"text": text if isinstance(text, str) else "", "thought": True, SIGNATURE: signature})
+            self._parts.append({"text": text, "thought": True, SIGNATURE: signature} if isinstance(text, str) else part)
 
     def _take_call(self, part: dict[str, Any], events: list[StreamEvent] | None) -> None:
         function: object = part["functionCall"]
@@ -284,6 +290,8 @@ class Reply:
         name, given = as_text(known.get("name")), as_text(known.get("id"))
         if name is None:
             raise DecodeError(f"a function call came without a name: {excerpt(encode_json(known))}")
+        if known.get("partialArgs") or known.get("willContinue"):
+            raise DecodeError(f"the arguments of {name!r} come in pieces; leave streamFunctionCallArguments out")
         if len(self._calls) >= _MAX_CALLS:
             raise DecodeError(f"one reply with more than {_MAX_CALLS} function calls")
         args, raw_arguments = parse_arguments(known.get("args"))

@@ -1,8 +1,8 @@
 """Neutral to Gemini `generateContent`: the request body.
 
 The rules come from the Gemini API reference: instructions stand at the top level; `contents` alternate between user and
-model and begin with the user; all results of a batch stand in one user content, in call order; schemas of tools and
-answers may be plain JSON Schema (`parametersJsonSchema`, `responseJsonSchema`).
+model and begin with the user; all results of a batch stand in one user content, in call order; what a function gave is
+its `output` or its `error`.
 """
 
 import logging
@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from agentcore.chat import ChatOptions, ChatRequest, ReasoningEffort, ToolSchema
+from agentcore.chat import ChatOptions, ChatRequest, ReasoningEffort
 from agentcore.codecs.gemini_replay import SIGNATURE, SKIP_VALIDATION, generation, kept_parts
+from agentcore.codecs.gemini_schema import declaration, fitting_schema
 from agentcore.codecs.parts import cannot_carry, kind_of
 from agentcore.codecs.shared import encode_json
 from agentcore.errors import InvalidInputError, UnsupportedContentError
@@ -51,7 +52,10 @@ _BUDGETS: dict[ReasoningEffort, int] = {
 }
 _LEAST_PRO_BUDGET = 128  # 2.5 Pro cannot be kept from thinking
 _MOST_STOPS = 5
-NO_IDS: Mapping[str, str] = {}
+# "Multimodal function responses": what a result may hold beside text, from Gemini 3 on, and only by its bytes.
+_RESULT_TYPES = frozenset(("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"))
+LEGAL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+"""Names of functions: unlike elsewhere they begin with a letter or an underscore (`FunctionDeclaration.name`)."""
 
 
 class _Text(Struct, gc=False):
@@ -96,7 +100,9 @@ class Content(Struct, gc=False):
 
 
 def request_body(request: ChatRequest, provider: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """The whole body, keys in a fixed order; `extra` is merged last, objects in it key by key.
+    """The whole body, keys in a fixed order.
+
+    `extra` is merged last: objects key by key, `tools` behind ours, anything else in the place of ours.
 
     Raises:
         UnsupportedContentError: a part that this format cannot carry.
@@ -117,14 +123,17 @@ def request_body(request: ChatRequest, provider: str, names: Mapping[str, str]) 
         body["systemInstruction"] = {"parts": [{"text": "\n\n".join(system)}]}
     body["contents"] = contents
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_declaration(one, names) for one in request.tools]}]
+        body["tools"] = [{"functionDeclarations": [declaration(one, names) for one in request.tools]}]
         if options.tool_choice is not None:
             body["toolConfig"] = {"functionCallingConfig": _calling(options.tool_choice, names)}
         if options.parallel_tool_calls is False:
             logger.warning("Gemini has no setting for parallel_tool_calls; it was left out")
     if config:
         body["generationConfig"] = config
-    return _merged(body, options.extra)
+    extra: Mapping[str, Any] = options.extra
+    if isinstance(extra.get("tools"), list) and "tools" in body:  # the service's own (search, code) stand beside ours
+        extra = {**extra, "tools": [*body["tools"], *extra["tools"]]}
+    return _merged(body, extra)
 
 
 def wire_contents(
@@ -135,7 +144,7 @@ def wire_contents(
     wire: list[Content] = []
     known = generation(model)
     validates = known is not None and known >= (3, 0)
-    ids = NO_IDS  # of the last batch: the ids that the service itself gave
+    batch: Mapping[str, _Call] = {}  # call id → call as it was sent, of the last batch
     for index, message in enumerate(heal(messages)[0]):
         parts: list[Any]
         role = "user"
@@ -147,9 +156,9 @@ def wire_contents(
                 parts = [_user_part(part, index, provider) for part in content]
         elif type(message) is AssistantMessage:
             role = "model"
-            parts, ids = _model_parts(message, names, model, validates=validates)
+            parts, batch = _model_parts(message, names, model, validates=validates)
         elif type(message) is ToolMessage:
-            parts = [_result(message, ids, names, index, provider, multimodal=validates)]
+            parts = [_result(message, batch[message.tool_call_id], index, provider, multimodal=validates)]
         else:
             text = cast("SystemMessage", message).content
             if text and not text.isspace():
@@ -167,34 +176,37 @@ def wire_contents(
 
 
 def unsupported_parts(messages: Sequence[Message], provider: str) -> list[UnsupportedContentError]:
-    """What the format could not carry of a history, part by part."""
+    """What no model of the format could carry of a history, part by part."""
     problems: list[UnsupportedContentError] = []
     for index, message in enumerate(messages):
-        if isinstance(message, ToolMessage) and not isinstance(message.content, str):
-            for part in message.content:
-                try:
-                    _result_part(part, index, provider)
-                except UnsupportedContentError as error:
-                    problems.append(error)
+        if not isinstance(message, UserMessage | ToolMessage) or isinstance(message.content, str):
+            continue
+        carry = _user_part if isinstance(message, UserMessage) else _result_part
+        for part in message.content:
+            try:
+                carry(part, index, provider)
+            except UnsupportedContentError as error:
+                problems.append(error)
     return problems
 
 
 def _model_parts(
     message: AssistantMessage, names: Mapping[str, str], model: str | None, *, validates: bool
-) -> tuple[list[Any], Mapping[str, str]]:
-    """The parts of a reply, and the service's own ids of its calls."""
+) -> tuple[list[Any], Mapping[str, _Call]]:
+    """The parts of a reply, and its calls by their ids."""
     calls = message.tool_calls
     kept = kept_parts(message, model) if message.replay is not None else None
     parts: list[Any] = []
+    batch: dict[str, _Call] = {}
     if kept is None:
         if message.content:
             parts.append(_Text(message.content))
         signature = SKIP_VALIDATION if validates else None
         for call in calls:
-            parts.append(_CallPart(_Call(names.get(call.name, call.name), call.args), signature))
+            sent = batch[call.id] = _Call(names.get(call.name, call.name), call.args)
+            parts.append(_CallPart(sent, signature))
             signature = None
-        return parts, NO_IDS
-    ids: dict[str, str] = {}
+        return parts, batch
     signed = not validates
     for part in kept:
         if "call" not in part:
@@ -203,24 +215,15 @@ def _model_parts(
             continue
         number: int = part["call"]
         call = calls[number]
-        given = part.get("id")
-        if given:
-            ids[call.id] = given
+        sent = batch[call.id] = _Call(names.get(call.name, call.name), call.args, part.get("id"))
         signature = part.get(SIGNATURE) or (None if signed else SKIP_VALIDATION)
         signed = True
-        parts.append(_CallPart(_Call(names.get(call.name, call.name), call.args, given), signature))
-    return parts, ids
+        parts.append(_CallPart(sent, signature))
+    return parts, batch
 
 
-def _result(
-    message: ToolMessage,
-    ids: Mapping[str, str],
-    names: Mapping[str, str],
-    index: int,
-    provider: str,
-    *,
-    multimodal: bool,
-) -> _ResponsePart:
+def _result(message: ToolMessage, call: _Call, index: int, provider: str, *, multimodal: bool) -> _ResponsePart:
+    """A result under the name and id of its call: the service pairs them by these, whatever the message says."""
     content = message.content
     parts: list[Any] | None = None
     if not isinstance(content, str):
@@ -230,28 +233,26 @@ def _result(
         parts = [_result_part(part, index, provider) for part in others] or None
         content = "\n".join([part.text for part in content if isinstance(part, TextPart)])
     said = _Error(content) if message.is_error else _Output(content)
-    given = ids.get(message.tool_call_id)
-    return _ResponsePart(_Response(names.get(message.name, message.name), said, given, parts))
+    return _ResponsePart(_Response(call.name, said, call.id, parts))
 
 
 def _result_part(part: Part, index: int, provider: str) -> dict[str, Any]:
-    """A part of a result; Gemini 3 and later take images and documents there, by their bytes."""
+    """A part of a result, as Gemini 3 and later take it there."""
     if isinstance(part, TextPart):
         return {"text": part.text}
-    if part.data is None:
+    inline = _inline(part)
+    if inline is None or inline["mimeType"].partition(";")[0].strip().lower() not in _RESULT_TYPES:
         raise cannot_carry(provider, f"{kind_of(part)} in a tool result", index)
-    return {"inlineData": {"mimeType": part.media_type, "data": b64encode(part.data).decode()}}
+    return {"inlineData": inline}
 
 
 def _user_part(part: Part, index: int, provider: str) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"text": part.text}
-    if part.data is not None:
-        return {"inlineData": {"mimeType": part.media_type, "data": b64encode(part.data).decode()}}
-    url = part.url or ""
-    inline = _DATA_URL.fullmatch(url)
+    inline = _inline(part)
     if inline is not None:
-        return {"inlineData": {"mimeType": inline[1] or "text/plain", "data": inline[2]}}
+        return {"inlineData": inline}
+    url = part.url or ""
     if url.startswith("data:"):
         raise cannot_carry(provider, kind_of(part), index)
     file = {"fileUri": url}
@@ -261,21 +262,19 @@ def _user_part(part: Part, index: int, provider: str) -> dict[str, Any]:
     return {"fileData": file}
 
 
+def _inline(part: ImagePart | AudioPart | FilePart) -> dict[str, str] | None:
+    """The bytes of a part, given as such or in a data URL; None if it is elsewhere."""
+    if part.data is not None:
+        return {"mimeType": part.media_type or "", "data": b64encode(part.data).decode()}
+    found = _DATA_URL.fullmatch(part.url or "")
+    return None if found is None else {"mimeType": found[1] or "text/plain", "data": found[2]}
+
+
 def _usual_type(part: ImagePart | AudioPart | FilePart) -> str | None:
     """The type to assume for a file whose URL does not tell it; the service finds out itself for the rest."""
     if isinstance(part, ImagePart):
         return "image/jpeg"
     return "audio/mpeg" if isinstance(part, AudioPart) else None
-
-
-def _declaration(one: ToolSchema, names: Mapping[str, str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": names.get(one.name, one.name)}
-    if one.description:
-        made["description"] = one.description
-    parameters = one.parameters
-    if parameters.get("properties") or parameters.get("additionalProperties"):
-        made["parametersJsonSchema"] = parameters if "type" in parameters else {"type": "object", **parameters}
-    return made
 
 
 def _calling(choice: str, names: Mapping[str, str]) -> dict[str, Any]:
@@ -318,13 +317,17 @@ def _thinking(effort: ReasoningEffort, model: str | None) -> dict[str, Any] | No
         budget = _BUDGETS[effort]
         return {"thinkingBudget": max(budget, _LEAST_PRO_BUDGET) if is_pro else budget, **readable}
     level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort)
-    return {"thinkingLevel": "low" if level == "minimal" and is_pro else level, **readable}
+    if is_pro and level == "minimal":
+        level = "low"
+    elif is_pro and level == "medium" and known == (3, 0):  # has low and high; 3.1 Pro has the middle too
+        level = "high"
+    return {"thinkingLevel": level, **readable}
 
 
 def _put_response_format(config: dict[str, Any], options: ChatOptions, *, tools: bool) -> str | None:
     """Ask for JSON; the words to ask with where there is no setting."""
     wanted = options.response_format
-    schema = None if wanted == "json" else output_schema(wanted)
+    schema = None if wanted == "json" else fitting_schema(output_schema(wanted))
     known = generation(options.model)
     if tools and (known is None or known < (3, 0)):  # which takes either tools or a JSON answer
         if schema is None:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from agentcore.chat import ChatResponse
-from agentcore.codecs.failures import failure_error, is_failure, provider_error, read_failure
+from agentcore.codecs.failures import is_failure
+from agentcore.codecs.gemini_failure import gemini_error
 from agentcore.codecs.gemini_reply import Chunk, Reply, chunks, plain_chunks
 from agentcore.codecs.shared import decode_json, json_or_none
 from agentcore.codecs.stream_base import EventStreamDecoder, closed_early
@@ -59,7 +60,7 @@ class GeminiStreamDecoder(EventStreamDecoder):
 
     def _take(self, name: str, payload: bytes, events: list[StreamEvent]) -> None:
         if name == "error":
-            raise provider_error(self._provider, payload)
+            raise gemini_error(self._provider, payload)
         try:
             plain = plain_chunks.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):  # not plainly the usual event: looked at more closely
@@ -81,7 +82,7 @@ class GeminiStreamDecoder(EventStreamDecoder):
             self._reply.end(events)
             self.done = True
         elif payload[:1] == b"[":
-            raise failure_error(self._provider, read_failure(payload))
+            raise gemini_error(self._provider, payload)
         elif b"\n" in payload:  # several values in one event: a server that leaves the blank lines out
             for line in payload.split(b"\n"):
                 self._take("", line, events)
@@ -98,8 +99,10 @@ class GeminiStreamDecoder(EventStreamDecoder):
         reply = self._reply
         empty = chunk.candidates is None and chunk.promptFeedback is None and chunk.usageMetadata is None
         if empty and is_failure(json_or_none(payload)):
-            raise failure_error(self._provider, read_failure(payload))
+            raise gemini_error(self._provider, payload)
         reply.take(chunk, events)
-        if reply.finish is not None and reply.has_usage:
+        # Gemini 1 gives every event a reason to stop, and some gateways give it to the first ones. It is the end where
+        # pieces came without it; elsewhere only the end of the connection is.
+        if reply.finish is not None and reply.has_usage and reply.went_on:
             reply.end(events)
             self.done = True

@@ -245,22 +245,28 @@ class LegalIds:
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def legal_names(names: Iterable[str], later: Iterable[str] = ()) -> dict[str, str]:
-    """Neutral name → name that every service accepts (`^[a-zA-Z0-9_-]{1,64}$`), no two alike; deterministic.
+def legal_names(
+    names: Iterable[str], later: Iterable[str] = (), *, legal_name: "re.Pattern[str]" = _LEGAL_NAME
+) -> dict[str, str]:
+    """Neutral name → name that the service accepts, no two alike; deterministic.
 
     Names that are legal keep themselves; `a.b` becomes `a_b`, or, where that is taken, `a_b_` and a short hash.
 
     Args:
         names: the legal ones among them come first, whatever the order.
         later: names in order of their coming; one that comes does not change what those before it were given.
+        legal_name: what the service accepts: most of them `^[a-zA-Z0-9_-]{1,64}$`, some only a part of it, to which
+            an underscore in front has to lead.
     """
     wanted = dict.fromkeys(names)
-    legal = {name: name for name in wanted if _LEGAL_NAME.fullmatch(name)}
+    legal = {name: name for name in wanted if legal_name.fullmatch(name)}
     taken = set(legal)
     for name in (*wanted, *dict.fromkeys(later)):
         if name in legal:
             continue
         made = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "tool"
+        if not legal_name.fullmatch(made):
+            made = f"_{made}"[:64]
         attempt = 0
         while made in taken:
             told = f"{name}#{attempt}".encode("utf-8", "surrogatepass")
@@ -271,15 +277,15 @@ def legal_names(names: Iterable[str], later: Iterable[str] = ()) -> dict[str, st
     return legal
 
 
-def tool_names(request: ChatRequest) -> dict[str, str]:
-    """Neutral name → name on the wire, of the tools offered and of those in the history."""
+def tool_names(request: ChatRequest, *, legal_name: "re.Pattern[str]" = _LEGAL_NAME) -> dict[str, str]:
+    """Neutral name → name on the wire, of the tools offered and of those in the history; see `legal_names`."""
     called = [
         call.name
         for message in request.messages
         if type(message) is AssistantMessage and message.tool_calls
         for call in message.tool_calls
     ]
-    return legal_names([one.name for one in request.tools], called)
+    return legal_names([one.name for one in request.tools], called, legal_name=legal_name)
 
 
 def wire_names(legal: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
 
 
+def present_variable(key_variable: str | None) -> str | None:
+    """`GOOGLE_API_KEY` where, of Google's two variables, only that one is set; the variable itself otherwise."""
+    if key_variable == "GEMINI_API_KEY" and not os.environ.get(key_variable) and os.environ.get("GOOGLE_API_KEY"):
+        return "GOOGLE_API_KEY"
+    return key_variable
+
+
 class GeminiChatModel(HTTPChatModel):
     """A model behind `POST {base_url}/models/{model}:generateContent`.
 
@@ -31,8 +38,9 @@ class GeminiChatModel(HTTPChatModel):
         max_retries: attempts after the first, for failures that may pass.
         max_retry_after: longest wait the service may ask for, in seconds.
         timeout: seconds of silence tolerated; see `ChatOptions.timeout`.
-        options: settings of every call. Objects in `extra` are merged key by key, so that
-            `extra={"generationConfig": {"responseLogprobs": True}}` adds to the other settings.
+        options: settings of every call. Objects in `extra` are merged key by key and `tools` are added, so that
+            `extra={"generationConfig": {"responseLogprobs": True}, "tools": [{"googleSearch": {}}]}` takes nothing
+            away.
         headers: further headers of every request.
         key_variable: environment variable of the key.
         key_header: header that carries the key; `authorization` carries it as a bearer token.
@@ -71,8 +79,7 @@ class GeminiChatModel(HTTPChatModel):
         given, api_key = Secret.of(api_key), None
         sent, headers = hidden_headers(headers), None
         url = base_url or os.environ.get("GEMINI_BASE_URL") or GEMINI_URL
-        if given is None and key_variable == "GEMINI_API_KEY" and not os.environ.get(key_variable):
-            key_variable = "GOOGLE_API_KEY" if os.environ.get("GOOGLE_API_KEY") else key_variable
+        key_variable = present_variable(key_variable)
         needed = is_host_of(url, "googleapis.com") and not {key_header, "authorization"} & sent.keys()
         key = find_key(given, key_variable, needed=needed, what=provider)
         if key is not None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from agentcore.codecs.dialect import OPENAI, Dialect
 from agentcore.errors import ConfigurationError
 from agentcore.providers.anthropic import ANTHROPIC_URL, AnthropicChatModel
-from agentcore.providers.gemini import GEMINI_URL, GeminiChatModel
+from agentcore.providers.gemini import GEMINI_URL, GeminiChatModel, present_variable
 from agentcore.providers.http_model import HTTPChatModel
 from agentcore.providers.openai import OPENAI_URL, OpenAIChatModel
 from agentcore.providers.openai_responses import OpenAIResponsesModel
@@ -58,6 +58,13 @@ _JSON_OBJECT = Dialect(
     files=False, audio=False, strict_tools=False, max_tokens_field="max_tokens", response_format="json_object",
     effort="none", parallel_flag=False,
 )  # fmt: skip
+_GEMINI = Preset(
+    base_url=GEMINI_URL,
+    key_variable="GEMINI_API_KEY",
+    url_variable="GEMINI_BASE_URL",
+    wire="gemini",
+    key_header="x-goog-api-key",
+)
 _MOONSHOT = Dialect(
     files=False, audio=False, strict_tools=False, max_tokens_field="max_tokens", response_format="json_object",
     replay_reasoning="reasoning_content", effort="none", parallel_flag=False,
@@ -82,18 +89,13 @@ PRESETS: Mapping[str, Preset] = {
     "fireworks": Preset(
         base_url="https://api.fireworks.ai/inference/v1", key_variable="FIREWORKS_API_KEY", dialect=_PLAIN
     ),
-    "gemini": Preset(
-        base_url=GEMINI_URL,
-        key_variable="GEMINI_API_KEY",
-        url_variable="GEMINI_BASE_URL",
-        wire="gemini",
-        key_header="x-goog-api-key",
-    ),
+    "gemini": _GEMINI,
     "gemini-openai": Preset(
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_variable="GEMINI_API_KEY",
         dialect=_PLAIN,
     ),
+    "google": _GEMINI,
     "groq": Preset(base_url="https://api.groq.com/openai/v1", key_variable="GROQ_API_KEY", dialect=_PLAIN),
     "llamacpp": Preset(base_url="http://127.0.0.1:8080/v1", key_variable=None, dialect=_LOCAL),
     "lmstudio": Preset(base_url="http://127.0.0.1:1234/v1", key_variable=None, dialect=_LOCAL),
@@ -168,11 +170,12 @@ def connection(service: str, preset: Preset, base_url: str | None, given: Secret
     url = base_url or (os.environ.get(preset.url_variable) if preset.url_variable else None) or preset.base_url
     if url is None:
         raise ConfigurationError(f"{service} has no common address: give base_url=…")
-    key = find_key(given, preset.key_variable, needed=url == preset.base_url and preset.needs_key, what=service)
+    variable = present_variable(preset.key_variable)
+    key = find_key(given, variable, needed=url == preset.base_url and preset.needs_key, what=service)
     return {
         "api_key": key,
         "base_url": url,
         "key_header": preset.key_header,
-        "key_variable": preset.key_variable,
+        "key_variable": variable,
         "provider": service,
     }

@@ -19,6 +19,9 @@ from tests.support.gemini_wire import body, call, decode, encode, play, stream_o
 
 HI = UserMessage("hi")
 CODE = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "YWI="}, "thought": True}
+SEARCH = {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "t1", "args": {}}, "thoughtSignature": "s0"}
+FOUND = {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "id": "t1", "response": {}}, "thoughtSignature": "s9"}
 
 
 def sent_back(message: AssistantMessage, **options: Any) -> list[Any]:
@@ -39,8 +42,27 @@ def sent_back(message: AssistantMessage, **options: Any) -> list[Any]:
         ([CODE, text("two", "s")], [CODE, text("two", "s")]),
         ([call(id="fc1", signature="s1")], [call(id="fc1", signature="s1")]),
         ([call()], [call(signature=SKIP_VALIDATION)]),
+        ([text("a"), text("b", "s", thought=True), text("c")], [text("a"), text("b", "s", thought=True), text("c")]),
+        ([{**PICTURE, "thoughtSignature": "s"}, text("ok")], [{**PICTURE, "thoughtSignature": "s"}, text("ok")]),
+        ([SEARCH, FOUND, call(signature="s1")], [SEARCH, FOUND, call(signature="s1")]),
+        ([text("a", "s1"), text("b", "s2")], [text("a", "s1"), text("b", "s2")]),
     ],
-    ids=["plain", "call", "parallel", "thought", "empty-text", "text", "between", "own-tool", "id", "unsigned"],
+    ids=[
+        "plain",
+        "call",
+        "parallel",
+        "thought",
+        "empty-text",
+        "text",
+        "between",
+        "own-tool",
+        "id",
+        "unsigned",
+        "signed-thought",
+        "picture-thought",
+        "tool-context",
+        "two-signed-texts",
+    ],
 )
 def test_parts_go_back_as_they_came(parts: list[Any], expected: list[Any]) -> None:
     whole = decode(body(*parts)).message

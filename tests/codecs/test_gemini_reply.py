@@ -159,6 +159,71 @@ def test_usage_after_the_reason_counts_too() -> None:
     assert play(data)[1].usage == Usage(output_tokens=2)
 
 
+COUNTED = {"promptTokenCount": 1, "candidatesTokenCount": 1}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words", "finish"),
+    [
+        ([chunk(text(one), finish="STOP", usage=COUNTED) for one in ("one ", "two")], "one two", "stop"),
+        (
+            [chunk(finish="STOP", usage=COUNTED), chunk(text("one "), text("two")), chunk(finish="STOP")],
+            "one two",
+            "stop",
+        ),
+        (
+            [chunk(text("one two"), finish="STOP", usage=COUNTED), chunk(call(id="c"), finish="STOP", usage=COUNTED)],
+            "one two",
+            "tool_calls",
+        ),
+        (
+            [chunk(text("one two")), chunk(finish="MAX_TOKENS"), chunk(finish="STOP", usage=COUNTED)],
+            "one two",
+            "length",
+        ),
+        (
+            [chunk(text("one two"), finish="STOP", usage=COUNTED), chunk(finish="SAFETY", usage=COUNTED)],
+            "one two",
+            "content_filter",
+        ),
+    ],
+    ids=["every-event", "first-event", "before-a-call", "behind-the-cut", "before-the-filter"],
+)
+def test_reason_that_is_stamped_on_events_before_the_end_cuts_nothing(chunks: Any, words: str, finish: str) -> None:
+    data = b"".join(event(one) for one in chunks)
+    for cut in range(0, len(data), 7):
+        events, response = play(data, [cut])
+        assert (said(events), response.text, response.finish_reason) == (words, words, finish)
+    assert decode(json.dumps(chunks).encode()) == response
+
+
+def test_stream_that_went_on_is_at_its_end_with_the_reason_and_the_tokens() -> None:
+    decoder = CODEC.stream_decoder(WIRE)
+    decoder.feed(event(chunk(text("a"), usage=COUNTED)))
+    assert not decoder.done
+    decoder.feed(event(chunk(text("b"), finish="STOP", usage=COUNTED)))
+    assert decoder.done
+
+
+def test_half_a_list_is_a_broken_connection() -> None:
+    data = b"[" + body(text("Hel"), finish=None) + b",\n" + body(text("lo"))
+    for end in (1, 40, len(data) - 3, len(data)):
+        with pytest.raises(ProviderError) as caught:
+            play(data[:end])
+        assert (caught.value.kind, caught.value.retryable) == ("network", True)
+
+
+def test_list_that_is_no_json_says_so() -> None:
+    with pytest.raises(DecodeError, match="not JSON"):
+        decode(b"[oops]")
+
+
+@pytest.mark.parametrize("field", [{"partialArgs": [{"jsonPath": "$.a"}]}, {"willContinue": True}], ids=str)
+def test_arguments_in_pieces_are_refused_and_not_run_as_none(field: dict[str, Any]) -> None:
+    with pytest.raises(DecodeError, match="streamFunctionCallArguments"):
+        decode(body({"functionCall": {"name": "add", **field}}))
+
+
 def test_further_candidates_have_no_place() -> None:
     value = chunk(text("one"), finish="STOP")
     value["candidates"].append({"index": 1, "content": {"parts": [text("two")]}, "finishReason": "STOP"})
@@ -229,6 +294,41 @@ def test_error_in_mid_stream_keeps_the_text() -> None:
     assert (decoder.error.kind, decoder.error.partial_text) == ("overloaded", "Hel")
 
 
+LIMITED = {
+    "error": {
+        "code": 429,
+        "message": "Slow down.",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}],
+    }
+}
+BAD_KEY = {"error": {"code": 400, "message": "API key not valid. Pass a valid one.", "status": "INVALID_ARGUMENT"}}
+DAILY = {"error": {"code": 429, "message": "x", "status": "RESOURCE_EXHAUSTED", "details": [{"quotaId": "NPerDay"}]}}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "wait"),
+    [(LIMITED, "rate_limit", 34.5), (BAD_KEY, "auth", None), (DAILY, "quota", None)],
+    ids=["limited", "key", "daily"],
+)
+def test_details_of_an_error_count_wherever_it_stands(error: Any, kind: str, wait: float | None) -> None:
+    whole = chunk(text("a"))
+    places = [
+        lambda: decode(json.dumps(error).encode()),
+        lambda: decode(json.dumps([error]).encode()),
+        lambda: decode(json.dumps([whole, error]).encode()),
+        lambda: play(event(whole) + event(error)),
+        lambda: play(event(whole) + event([error])),
+        lambda: play(b"event: error\n" + event(error)),
+        lambda: play(event({**whole, **error})),
+    ]
+    for place in places:
+        with pytest.raises(ProviderError) as caught:
+            place()
+        assert (caught.value.kind, caught.value.retry_after) == (kind, wait)
+        assert caught.value.retryable == (kind == "rate_limit")
+
+
 def failure(status: str, code: int, message: str, **detail: Any) -> bytes:
     return json.dumps({"error": {"code": code, "message": message, "status": status, "details": [detail]}}).encode()
 
@@ -244,7 +344,13 @@ def failure(status: str, code: int, message: str, **detail: Any) -> bytes:
             False,
             None,
         ),
-        (400, failure("INVALID_ARGUMENT", 400, "API key not valid.", reason="API_KEY_INVALID"), "auth", False, None),
+        (429, failure("RESOURCE_EXHAUSTED", 429, "Please retry in 20.5s."), "rate_limit", True, 20.5),
+        (429, failure("RESOURCE_EXHAUSTED", 429, "Exceeded: requests, limit: 0, model: m"), "quota", False, None),
+        (429, failure("RESOURCE_EXHAUSTED", 429, "Exceeded: requests, limit: 0.5"), "rate_limit", True, None),
+        (429, failure("RESOURCE_EXHAUSTED", 429, "Quota exceeded: requests per day"), "quota", False, None),
+        (429, b"[" + failure("RESOURCE_EXHAUSTED", 429, "x", retryDelay="3s") + b"]", "rate_limit", True, 3.0),
+        (400, failure("INVALID_ARGUMENT", 400, "API key expired.", reason="API_KEY_INVALID"), "auth", False, None),
+        (400, failure("INVALID_ARGUMENT", 400, "API key not valid."), "auth", False, None),
         (401, failure("UNAUTHENTICATED", 401, "no"), "auth", False, None),
         (403, failure("PERMISSION_DENIED", 403, "no"), "permission", False, None),
         (404, failure("NOT_FOUND", 404, "models/x is not found"), "not_found", False, None),
@@ -284,6 +390,35 @@ def test_characters_cut_in_half_are_put_together() -> None:
     events, response = play(stream_of(*halves))
     assert (said(events), response.text) == ("\U0001f600!", "\U0001f600!")
     assert "\ufffd" in decode(body(text("a\ud83d"))).text
+
+
+@pytest.mark.parametrize("thinking", [False, True], ids=["text", "thought"])
+def test_half_a_character_at_the_end_is_replaced(thinking: bool) -> None:
+    events, response = play(stream_of(text("a", thought=thinking), text("\ud83d", thought=thinking)))
+    told = thought(events) if thinking else said(events)
+    assert told == "a\ufffd"
+    assert (response.message.reasoning if thinking else response.text) == told
+
+
+def test_events_without_blank_lines_between_them_are_told_apart() -> None:
+    data = stream_of(text("Hel"), text("lo"), text("!")).replace(b"\r\n\r\n", b"\n") + b"\n"
+    events, response = play(data)
+    assert (said(events), response.text, response.finish_reason) == ("Hello!", "Hello!", "stop")
+
+
+def test_part_that_is_not_in_a_list_is_read() -> None:
+    value = {"candidates": [{"content": {"parts": text("Hello")}, "finishReason": "STOP"}]}
+    assert decode(json.dumps(value).encode()).text == "Hello"
+
+
+def test_calls_of_one_reply_are_capped() -> None:
+    with pytest.raises(DecodeError, match="more than 1024"):
+        decode(body(*[call({})] * 1025))
+
+
+def test_list_of_chunks_nested_without_end_is_too_deep() -> None:
+    with pytest.raises(DecodeError):
+        decode(b"[" + b'{"candidates":' + b"[" * 100_000 + b"]" * 100_000 + b"}]")
 
 
 def test_raw_is_kept_when_asked_for() -> None:

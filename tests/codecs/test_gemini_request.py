@@ -26,7 +26,7 @@ from agentcore.messages import (
     UserMessage,
 )
 from tests.strategies import histories, whole_histories
-from tests.support.gemini_wire import CODEC, encode
+from tests.support.gemini_wire import CODEC, body, call, decode, encode
 
 HI = UserMessage("hi")
 ADD = ToolDefinition(
@@ -56,6 +56,24 @@ def test_conversation_becomes_contents_of_two_roles() -> None:
     }
 
 
+def test_result_goes_under_the_name_of_its_call() -> None:
+    calls = (ToolCall("c1", "math.add", {}), ToolCall("c2", "sub", {}))
+    contents = encode(
+        HI, AssistantMessage(None, calls), ToolMessage("c1", "", "3"), ToolMessage("c2", "other.one", "4")
+    )
+    assert [part["functionResponse"]["name"] for part in contents["contents"][2]["parts"]] == ["math_add", "sub"]
+
+
+def test_names_that_do_not_begin_with_a_letter_are_mapped_there_and_back() -> None:
+    tools = (ToolDefinition("3d-print"), ToolDefinition("_ok"))
+    request = ChatRequest([HI], tools, ChatOptions(model="gemini-3-pro", tool_choice="3d-print"))
+    wire = asyncio.run(CODEC.encode(request, stream=False))
+    sent = json.loads(wire.body)
+    assert [one["name"] for one in sent["tools"][0]["functionDeclarations"]] == ["_3d-print", "_ok"]
+    assert sent["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["_3d-print"]
+    assert decode(body(call(name="_3d-print")), wire=wire).message.tool_calls[0].name == "3d-print"
+
+
 def test_results_of_a_batch_stand_in_one_content_in_call_order() -> None:
     contents = encode(HI, *round_("c1", "c2"), UserMessage("And?"))["contents"]
     assert [one["role"] for one in contents] == ["user", "model", "user"]
@@ -69,7 +87,15 @@ def test_results_of_a_batch_stand_in_one_content_in_call_order() -> None:
 
 @pytest.mark.parametrize(
     ("model", "signed"),
-    [("gemini-2.5-flash", False), ("gemini-3-pro-preview", True), ("models/gemini-4-argon", True), ("tuned", False)],
+    [
+        ("gemini-2.5-flash", False),
+        ("gemini-3-pro-preview", True),
+        ("models/gemini-4-argon", True),
+        ("gemini-flash-latest", True),
+        ("models/gemini-flash-lite-latest", True),
+        ("gemini-1.5-pro-latest", False),
+        ("tuned", False),
+    ],
 )
 def test_calls_from_elsewhere_carry_the_stand_in_where_signatures_are_checked(model: str, signed: bool) -> None:
     parts = encode(HI, *round_("c1"), model=model)["contents"][1]["parts"]
@@ -121,6 +147,16 @@ def test_tool_choice_is_a_mode(choice: str, mode: str) -> None:
         ({"reasoning_effort": "high"}, {"thinkingConfig": {"thinkingLevel": "high", "includeThoughts": True}}),
         ({"reasoning_effort": "none"}, {"thinkingConfig": {"thinkingLevel": "low"}}),
         ({"reasoning_effort": "none", "model": "gemini-3-flash"}, {"thinkingConfig": {"thinkingLevel": "minimal"}}),
+        ({"reasoning_effort": "medium"}, {"thinkingConfig": {"thinkingLevel": "high", "includeThoughts": True}}),
+        (
+            {"reasoning_effort": "medium", "model": "gemini-3.1-pro"},
+            {"thinkingConfig": {"thinkingLevel": "medium", "includeThoughts": True}},
+        ),
+        (
+            {"reasoning_effort": "medium", "model": "gemini-3-flash"},
+            {"thinkingConfig": {"thinkingLevel": "medium", "includeThoughts": True}},
+        ),
+        ({"reasoning_effort": "none", "model": "gemini-pro-latest"}, {"thinkingConfig": {"thinkingLevel": "low"}}),
         ({"reasoning_effort": "max"}, {"thinkingConfig": {"thinkingLevel": "high", "includeThoughts": True}}),
         (
             {"reasoning_effort": "low", "model": "gemini-2.5-flash"},
@@ -159,6 +195,17 @@ def test_extra_is_merged_object_by_object() -> None:
     sent = encode(SystemMessage("s"), HI, extra=extra)
     assert sent["safetySettings"] == [1]
     assert sent["systemInstruction"] == {"parts": [{"text": "s"}], "role": "user"}
+
+
+def test_tools_of_the_service_stand_beside_ours() -> None:
+    search = {"googleSearch": {}}
+    extra = {"tools": [search], "toolConfig": {"includeServerSideToolInvocations": True}}
+    sent = encode(HI, tools=(BARE,), tool_choice="auto", extra=extra)
+    assert sent["tools"] == [{"functionDeclarations": [{"name": "bare"}]}, search]
+    assert sent["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}, "includeServerSideToolInvocations": True}
+    assert extra["tools"] == [search]
+    assert encode(HI, extra=extra)["tools"] == [search]
+    check(sent)
 
 
 def path_of(model: str | None, *, stream: bool) -> str:
@@ -227,6 +274,48 @@ def test_results_carry_pictures_only_where_the_model_reads_them() -> None:
         encode(HI, *round_("c1", content=by_url))
     assert CODEC.check([HI, *round_("c1", content=by_url)]) == [
         "gemini cannot carry image (by URL) in a tool result (message 2); convert it or use a provider that can"
+    ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        AudioPart(data=b"ab", media_type="audio/wav"),
+        ImagePart(data=b"ab", media_type="image/tiff"),
+        FilePart(data=b"ab", media_type="application/zip"),
+        FilePart(url="https://x/a.pdf"),
+    ],
+    ids=str,
+)
+def test_kinds_that_no_result_may_hold_are_refused_and_reported(part: Any) -> None:
+    history = [HI, *round_("c1", content=[TextPart("x"), part])]
+    with pytest.raises(UnsupportedContentError, match=r"in a tool result \(message 2\)"):
+        encode(*history)
+    assert len(CODEC.check(history)) == 1
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        FilePart(data=b"ab", media_type="application/pdf"),
+        FilePart(data=b"ab", media_type="text/plain; charset=utf-8"),
+        ImagePart(data=b"ab", media_type="IMAGE/WEBP"),
+        ImagePart(url="data:image/png;base64,YWI="),
+    ],
+    ids=str,
+)
+def test_kinds_that_a_result_may_hold_are_sent_by_their_bytes(part: Any) -> None:
+    history = [HI, *round_("c1", content=[part])]
+    [result] = encode(*history)["contents"][2]["parts"]
+    [sent] = result["functionResponse"]["parts"]
+    assert sent["inlineData"]["data"] == "YWI="
+    assert CODEC.check(history) == []
+
+
+def test_losses_of_users_parts_are_reported() -> None:
+    lost = UserMessage([TextPart("x"), ImagePart(url="data:image/svg+xml,<svg/>"), ImagePart(url="https://x/a.png")])
+    assert CODEC.check([HI, lost]) == [
+        "gemini cannot carry image (by URL) (message 1); convert it or use a provider that can"
     ]
 
 

@@ -1,6 +1,7 @@
 """What the codecs share: arguments, ids, names, tolerant JSON."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -87,6 +88,15 @@ def test_names_on_the_wire_are_legal_and_differ(names: list[str]) -> None:
     for wire in legal.values():
         assert 0 < len(wire) <= 64
         assert all(c.isascii() and (c.isalnum() or c in "_-") for c in wire)
+
+
+@given(st.lists(st.text("aZ_-3.", max_size=70), max_size=6))
+def test_names_keep_to_a_services_own_rule(names: list[str]) -> None:
+    rule = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+    legal = legal_names(names, legal_name=rule)
+    assert len(set(legal.values())) == len(set(names))
+    assert all(rule.fullmatch(wire) for wire in legal.values())
+    assert all(legal[name] == name for name in names if rule.fullmatch(name))
 
 
 def test_legal_names_keep_themselves() -> None:

@@ -5,17 +5,21 @@ from typing import Any
 import pytest
 
 from agentcore import (
+    AssistantMessage,
     ChatClient,
     ChatRequest,
     ConfigurationError,
     GeminiChatModel,
     InMemoryChatMemory,
+    ToolCall,
+    ToolMessage,
     UserMessage,
     tool,
 )
 from agentcore.providers.http import request_url
 from tests.support.gemini_wire import call, chunk, event, stream_of, text
-from tests.support.loopback import Loopback, json_reply, reply
+from tests.support.loopback import HANG, Loopback, json_reply, reply
+from tests.support.loopback import sse as open_stream
 
 pytestmark = pytest.mark.asyncio
 
@@ -69,14 +73,35 @@ async def test_signatures_come_back_in_the_next_request(streamed: bool) -> None:
 
 
 async def test_stream_that_stays_open_after_its_end_does_not_hang() -> None:
-    from tests.support.loopback import HANG
-    from tests.support.loopback import sse as open_stream
-
-    async with Loopback(open_stream(event(chunk(text("hi"), finish="STOP", usage=USAGE)), HANG)) as server:
+    pieces = event(chunk(text("h"), usage=USAGE)) + event(chunk(text("i"), finish="STOP", usage=USAGE))
+    async with Loopback(open_stream(pieces, HANG)) as server:
         async with model_at(server) as model, model.stream(ChatRequest([UserMessage("x")])) as stream:
             async for _ in stream:
                 pass
             assert stream.response.text == "hi"
+
+
+async def test_reply_of_one_event_is_whole_even_where_the_connection_stays_open() -> None:
+    only = event(chunk(text("hi"), finish="STOP", usage=USAGE))  # more may come: some services end every event so
+    async with Loopback(open_stream(only, HANG)) as server:
+        async with model_at(server, timeout=0.05) as model, model.stream(ChatRequest([UserMessage("x")])) as stream:
+            async for _ in stream:
+                pass
+            assert (stream.response.text, stream.response.finish_reason) == ("hi", "stop")
+
+
+async def test_conversation_of_another_provider_goes_on_with_the_stand_in() -> None:
+    memory = InMemoryChatMemory()
+    call_there = ToolCall("toolu_1", "add", {"a": 1})
+    history = [UserMessage("1+1?"), AssistantMessage(None, (call_there,)), ToolMessage("toolu_1", "add", "2")]
+    await memory.add("u1", [*history, AssistantMessage("two")])
+    replies = [json_reply(chunk(*parts, finish="STOP")) for parts in ((call({"a": 2}, signature="s1"),), (text("ok"),))]
+    async with Loopback(*replies) as server, model_at(server) as model:
+        await ChatClient(model, tools=[add], memory=memory).invoke("2+1?", conversation_id="u1")
+    parts = [part for content in server.requests[1].json["contents"] for part in content["parts"]]
+    signatures = [part.get("thoughtSignature") for part in parts if "functionCall" in part]
+    assert signatures == ["skip_thought_signature_validator", "s1"]
+    assert not any("id" in part["functionCall"] for part in parts if "functionCall" in part)
 
 
 async def test_refusal_waits_as_long_as_the_service_asks() -> None:

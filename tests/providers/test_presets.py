@@ -28,6 +28,12 @@ EXPECTED = [
         "x-goog-api-key",
     ),
     (
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta/models/some/model:tag:generateContent",
+        "GEMINI_API_KEY",
+        "x-goog-api-key",
+    ),
+    (
         "gemini-openai",
         "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
         "GEMINI_API_KEY",
@@ -103,6 +109,17 @@ def test_azure_needs_an_address_and_sends_the_key_in_its_own_header() -> None:
 def test_missing_key_names_the_services_own_variable(service: str, variable: str) -> None:
     with pytest.raises(ConfigurationError, match=variable):
         chat_model(f"{service}:m")
+
+
+@pytest.mark.parametrize(
+    ("service", "header", "value"),
+    [("gemini", "x-goog-api-key", KEY), ("gemini-openai", "authorization", f"Bearer {KEY}")],
+)
+def test_googles_other_variable_holds_the_key_as_well(
+    service: str, header: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", KEY)
+    assert chat_model(f"{service}:m").endpoint._headers({})[header] == value
 
 
 def test_local_server_is_not_sent_another_services_key(monkeypatch: pytest.MonkeyPatch) -> None:
