@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,6 +10,10 @@ from msgspec.structs import replace
 from agentcore.messages import AssistantMessage, Message, ToolCall, ToolMessage
 
 INTERRUPTED_RESULT = "This tool call was interrupted before it gave a result. It may or may not have taken effect."
+
+
+NAMELESS = "unnamed_tool"
+"""Stands for the name of a tool that nobody wrote down."""
 
 
 class Repair(Struct, frozen=True):
@@ -64,9 +69,9 @@ def heal(messages: Sequence[Message]) -> tuple[Sequence[Message], list[Repair]]:
 
     Calls without a result get an "interrupted" one; results that stand elsewhere are brought to their call; results
     without a call are left out, as are second results; ids missing or repeated within a batch are given or made
-    different. A history that is whole is returned as it is (the same object). Pure and deterministic: the same
-    history heals to the same messages, and appending to it leaves the healed prefix as it was, unless what is appended
-    answers a call.
+    different; a call without a name gets that of its result, or one that no tool has. A history that is whole is
+    returned as it is (the same object). Pure and deterministic: the same history heals to the same messages, and
+    appending to it leaves the healed prefix as it was, unless what is appended answers a call.
     """
     position = _first_breach(messages)
     if position is None:
@@ -87,7 +92,7 @@ def _first_breach(messages: Sequence[Message]) -> int | None:
                 return index
             for call in calls:
                 _, answer = next(numbered, (0, None))
-                if type(answer) is not ToolMessage or not call.id or answer.tool_call_id != call.id:
+                if type(answer) is not ToolMessage or not call.id or not call.name or answer.tool_call_id != call.id:
                     return index
         elif type(message) is ToolMessage:
             return index
@@ -123,22 +128,27 @@ class _Healing:
         return healed, sorted(self.repairs, key=lambda repair: repair.index)
 
     def batch(self, index: int, message: AssistantMessage) -> list[Message]:
-        calls = self.with_ids(index, message.tool_calls)
+        calls = self.with_names(index, self.with_ids(index, message.tool_calls))
         if calls is not message.tool_calls:
             message = replace(message, tool_calls=calls)
+        places: list[int | None] = []
+        for original in cast("AssistantMessage", self.messages[index]).tool_calls:
+            place = self.find_result(index, original.id)
+            places.append(place)
+            if place is not None:
+                self.used.add(place)
         results: list[Message] = []
         expected = index + 1
-        for original, call in zip(self.messages[index].tool_calls, calls, strict=True):  # type: ignore[union-attr]
-            found = self.find_result(index, original.id)
-            if found is None:
+        for call, place in zip(calls, places, strict=True):
+            if place is None:
                 self.repairs.append(Repair(index, f"answered call {call.id!r} ({call.name}) as interrupted"))
                 results.append(interrupted_result(call))
                 continue
-            self.used.add(found)
-            if found != expected:
-                self.repairs.append(Repair(found, f"brought the result of {call.id!r} to its call"))
-            expected = found + 1
-            result = self.messages[found]
+            # Other results before it are not in its way: they are left out, or out of place themselves.
+            if place < expected or any(type(self.messages[i]) is not ToolMessage for i in range(expected, place)):
+                self.repairs.append(Repair(place, f"brought the result of {call.id!r} to its call"))
+            expected = place + 1
+            result = self.messages[place]
             assert isinstance(result, ToolMessage)
             results.append(result if result.tool_call_id == call.id else replace(result, tool_call_id=call.id))
         return [message, *results]
@@ -154,6 +164,22 @@ class _Healing:
             if position not in self.used:
                 return position
         return None
+
+    def with_names(self, index: int, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        if all(call.name for call in calls):
+            return calls
+        original = cast("AssistantMessage", self.messages[index]).tool_calls
+        named: list[ToolCall] = []
+        for position, call in enumerate(calls):
+            if call.name:
+                named.append(call)
+                continue
+            found = self.find_result(index, original[position].id)
+            result = self.messages[found] if found is not None else None
+            name = result.name if isinstance(result, ToolMessage) and result.name else NAMELESS
+            self.repairs.append(Repair(index, f"gave call {call.id!r} the name {name!r}"))
+            named.append(replace(call, name=name))
+        return tuple(named)
 
     def with_ids(self, index: int, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
         seen: set[str] = set()

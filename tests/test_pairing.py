@@ -13,7 +13,7 @@ from agentcore.messages import (
     UserMessage,
     check_history,
 )
-from agentcore.pairing import heal, interrupted_result
+from agentcore.pairing import NAMELESS, heal, interrupted_result
 
 U, A, B = UserMessage("u"), ToolCall("a", "f"), ToolCall("b", "g")
 RA, RB = ToolMessage("a", "f", "1"), ToolMessage("b", "g", "2")
@@ -40,13 +40,48 @@ def calls(*made: ToolCall) -> AssistantMessage:
             [calls(A, A), RA, ToolMessage("a", "f", "2")],
             [calls(A, ToolCall("a_1", "f")), RA, ToolMessage("a_1", "f", "2")],
         ),
+        ([calls(ToolCall("a", "")), RA], [calls(A), RA]),
+        (
+            [calls(ToolCall("a", "")), U],
+            [calls(ToolCall("a", NAMELESS)), interrupted_result(ToolCall("a", NAMELESS)), U],
+        ),
     ],
-    ids=["dangling", "at-the-end", "order", "late-result", "orphan", "twice", "id-of-two-batches", "id-of-two-calls"],
+    ids=[
+        "dangling",
+        "at-the-end",
+        "order",
+        "late-result",
+        "orphan",
+        "twice",
+        "id-of-two-batches",
+        "id-of-two-calls",
+        "nameless",
+        "nameless-and-dangling",
+    ],
 )
 def test_breach_is_repaired(broken: list[Message], whole: list[Message]) -> None:
     healed, repairs = heal(broken)
     assert list(healed) == whole
     assert repairs
+    assert check_history(healed) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ([calls(A), ToolMessage("x", "f", "?"), RA], [1]),
+        ([calls(A, B), RA, RA, RB], [2]),
+        ([calls(A, B), RB, RA], [1]),
+        ([calls(A), calls(B), RA, RB], [2]),
+        ([calls(A), U, RA], [2]),
+    ],
+    ids=["orphan-between", "second-result-between", "order", "of-another-batch-between", "user-between"],
+)
+def test_repairs_name_what_was_out_of_place_and_not_what_stood_behind_it(
+    broken: list[Message], told: list[int]
+) -> None:
+    healed, repairs = heal(broken)
+    assert [repair.index for repair in repairs] == told
     assert check_history(healed) == []
 
 
@@ -62,7 +97,11 @@ messages = st.one_of(
     st.builds(UserMessage, st.text(max_size=3)),
     st.builds(SystemMessage, st.text(max_size=3)),
     st.builds(ToolMessage, ids, st.just("f"), st.text(max_size=3)),
-    st.builds(AssistantMessage, st.just("x"), st.lists(st.builds(ToolCall, ids, st.just("f")), max_size=3).map(tuple)),
+    st.builds(
+        AssistantMessage,
+        st.just("x"),
+        st.lists(st.builds(ToolCall, ids, st.sampled_from(["f", "g", ""])), max_size=3).map(tuple),
+    ),
 )
 
 

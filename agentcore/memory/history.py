@@ -244,7 +244,7 @@ class ConversationHistory:
         if not calls:
             return []
         records = self._access.records
-        if records is not None and await abandon_pause(records, self._conversation_id):
+        if records is not None and await abandon_pause(records, self._access.log, self._conversation_id):
             return [ToolMessage(call.id, call.name, ABANDONED_RESULT, is_error=True) for call in calls]
         recorded: Mapping[str, ToolMessage] = {}
         if records is not None and self._access.log is not None and not self._access.instant:
