@@ -31,6 +31,13 @@ class ToolCallDelta(Struct, frozen=True, gc=False, tag_field="type", tag="tool_c
     arguments: str
 
 
+class ReplyRestarted(Struct, frozen=True, gc=False, tag_field="type", tag="reply_restarted"):
+    """What was delivered of this reply so far is given up; what follows takes its place.
+
+    A filter asked again (a repair, a retry). The record keeps what was delivered, marked as `interrupted`.
+    """
+
+
 class ToolStarted(Struct, frozen=True, gc=False, tag_field="type", tag="tool_started"):
     """A tool begins to run."""
 
@@ -62,6 +69,6 @@ StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
 """What a model's stream delivers."""
 
 TurnEvent: TypeAlias = (
-    TextDelta | ReasoningDelta | ToolCallDelta | ToolStarted | ToolFinished | ToolProgress | AgentEvent
+    TextDelta | ReasoningDelta | ToolCallDelta | ReplyRestarted | ToolStarted | ToolFinished | ToolProgress | AgentEvent
 )
 """What a streamed turn delivers: the events of its model calls, of its tools, and of agents inside these."""

@@ -4,15 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
 
-from agentcore.events import ReasoningDelta, TextDelta, TurnEvent
+from agentcore.events import ReasoningDelta, ReplyRestarted, TextDelta, ToolStarted, TurnEvent
 from agentcore.exchange import InvokeResult, turn_result
 from agentcore.filters.base import StreamTransform
 from agentcore.messages import AssistantMessage
 from agentcore.turn import Turn
+
+T = TypeVar("T")
 
 BUFFERED_BATCHES = 16
 """Network reads that may wait for a slow reader before the provider's stream is held back."""
@@ -37,6 +39,7 @@ class EventChannel:
         self._reply_start = 0
         self._reply: list[TurnEvent] = []
         self._attempt_start = 0
+        self._restarted = False
         self._batch: Iterator[TurnEvent] = iter(())
 
     def begin_reply(self) -> None:
@@ -44,9 +47,11 @@ class EventChannel:
         self._reply_start = self._sent
         self._reply = []
         self._attempt_start = 0
+        self._restarted = False
 
     def begin_attempt(self) -> None:
         """The model is called."""
+        self._restarted |= len(self._reply) > self._attempt_start
         self._attempt_start = len(self._reply)
 
     def given_up(self) -> AssistantMessage | None:
@@ -59,6 +64,9 @@ class EventChannel:
             return
         while len(self._batches) >= BUFFERED_BATCHES:
             await self._wait_for_room()
+        if self._restarted:
+            self._restarted = False
+            events = (ReplyRestarted(), *events)
         self._sent += len(events)
         self._reply.extend(events)
         self._batches.append(events)
@@ -177,6 +185,31 @@ class TurnStream:
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
+
+    async def partial(self, type_: type[T]) -> AsyncIterator[T]:
+        """The answer as it grows: a value of the type whenever what is there so far makes one that is new.
+
+        Fields that may come later need defaults; a list grows item by item, a text letter by letter. A reply that is
+        given up is forgotten: what follows begins anew. The steps grow with the answer (a 32nd of it), so that all of
+        them together take time in proportion to its length. Whether the whole answer fits says `result.parse`.
+
+        Args:
+            type_: the type that `ChatOptions.response_format` named; `dict` or `Any` for whatever JSON it is.
+        """
+        from agentcore.partial_output import PartialOutput
+
+        output = PartialOutput(type_)
+        async for event in self:
+            if isinstance(event, TextDelta):
+                output.feed(event.text)
+                if not output.due:
+                    continue
+            for value in output.step():
+                yield value
+            if isinstance(event, ReplyRestarted | ToolStarted):
+                output = PartialOutput(type_)
+        for value in output.step():
+            yield value
 
     def cancel(self) -> None:
         """Stop the turn; iteration ends, `result.status` is `cancelled`."""

@@ -76,10 +76,15 @@ def _unwrapped(value: Any, type_: Any) -> Any:
     """The value inside the object that `output_schema` put around it."""
     if type_ is Any or not isinstance(value, dict):
         return value
+    members = cast("dict[str, Any]", value)
+    return members[WRAPPED] if set(members) == {WRAPPED} and is_wrapped(type_) else members
+
+
+def is_wrapped(type_: Any) -> bool:
+    """Whether values of a type are asked for inside an object, because they are none themselves."""
     from agentcore.schema import schema_of
 
-    members = cast("dict[str, Any]", value)
-    return members[WRAPPED] if set(members) == {WRAPPED} and not _is_object(schema_of(type_)) else members
+    return type_ is not Any and not _is_object(schema_of(type_))
 
 
 def _is_object(schema: Mapping[str, Any]) -> bool:

@@ -1,5 +1,7 @@
 """What all tests share: servers that are started once, and the option to do without them."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from itertools import count
 
@@ -15,6 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without", action="append", default=[], choices=["postgres", "redis"], help="leave out the tests of a server"
     )
+
+
+def pytest_configure() -> None:
+    """Let a run that is told to end (by `timeout`, by a CI) take its servers down, as one that is interrupted does."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _leave_out(request: pytest.FixtureRequest, name: str) -> None:
@@ -50,8 +58,20 @@ def postgres_dsn(postgres: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def redis_url_of_run(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+def redis_of_run(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A Redis server for the whole run."""
     _leave_out(request, "redis")
     with redis_server() as server:
         yield server
+
+
+@pytest.fixture
+def redis_url(redis_of_run: RedisServer) -> str:
+    """The address of the run's Redis, which a test shares with others: it takes a namespace of its own."""
+    return redis_of_run.url
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace of the test's own."""
+    return f"test{next(_numbers)}"

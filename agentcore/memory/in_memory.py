@@ -2,10 +2,14 @@
 
 import time
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count, islice
 from threading import Lock
+from typing import Any, cast
+
+from msgspec.structs import replace
 
 from agentcore.memory.base import (
     BusyPolicy,
@@ -26,7 +30,10 @@ from agentcore.memory.refusals import (
     nothing_to_fork,
     version_conflict,
 )
-from agentcore.messages import Message, SystemMessage
+from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage
+
+_CLEARED_KNOWN = 10_000
+"""How many cleared conversations are remembered by id."""
 
 
 class _Conversation:
@@ -35,6 +42,7 @@ class _Conversation:
     __slots__ = (
         "created_at",
         "messages",
+        "mutable",
         "parent",
         "positions",
         "seqs",
@@ -52,6 +60,7 @@ class _Conversation:
         self.parent: tuple[str, int] | None = None
         self.messages: list[Message] = []
         self.system: list[int] = []  # where the system messages are
+        self.mutable: list[int] = []  # where the messages are that refer to something that could be changed
         self.turns: list[str] = []  # of each run: its turn, index of its first message, that message's seq, position
         self.starts = array("q")
         self.seqs = array("q")
@@ -100,13 +109,25 @@ class _Conversation:
         for number, message in enumerate(messages, index):
             if type(message) is SystemMessage:
                 self.system.append(number)
-        self.messages.extend(messages)
+            elif _is_mutable(message):
+                self.mutable.append(number)
+                self.messages.append(_copy(message))
+                continue
+            self.messages.append(message)
         self.version += len(messages)
         self.updated_at = now
 
+    def shown(self, start: int = 0) -> list[Message]:
+        """The messages from an index on, as they may be handed out."""
+        messages = self.messages[start:]
+        for index in self.mutable[bisect_left(self.mutable, start) :]:
+            messages[index - start] = _copy(messages[index - start])
+        return messages
+
     def records(self, after: int = 0) -> Iterator[StoredMessage]:
-        for run, turn_id in enumerate(self.turns):
-            start, end, seq = self.starts[run], self.end_of(run), self.seqs[run]
+        first = max(0, bisect_right(self.seqs, after) - 1)  # the run that holds `after`: earlier ones have none to show
+        for run in range(first, len(self.turns)):
+            start, end, seq, turn_id = self.starts[run], self.end_of(run), self.seqs[run], self.turns[run]
             for index in range(start + max(0, after - seq + 1), end):
                 offset = index - start
                 yield StoredMessage(
@@ -118,6 +139,7 @@ class _Conversation:
         keep = sum(1 for record in self.records() if record.seq <= to)
         del self.messages[keep:]
         self.system = [index for index in self.system if index < keep]
+        self.mutable = [index for index in self.mutable if index < keep]
         runs = sum(1 for start in self.starts if start < keep)
         for column in (self.turns, self.starts, self.seqs, self.positions, self.times):
             del column[runs:]
@@ -141,13 +163,15 @@ class InMemoryChatMemory:
         self._clock = clock
         self._fences = count(1)
         self._held: dict[str, int] = {}  # the fence of the turn that holds the conversation
-        self._first_version = 0  # what is cleared is forgotten, but no version is given twice
+        # What is cleared is forgotten, but no number is given twice: of the last ones cleared we know which was theirs.
+        self._cleared: dict[str, int] = {}
+        self._first_version = 0  # of all others
 
     async def get(self, conversation_id: str) -> Sequence[Message]:
         """All messages of a conversation, oldest first."""
         with self._lock:
             conversation = self._conversations.get(conversation_id)
-            return tuple(conversation.messages) if conversation else ()
+            return tuple(conversation.shown()) if conversation else ()
 
     async def get_tail(self, conversation_id: str, count: int) -> Sequence[Message]:
         """The last `count` messages, preceded by the system messages from before them."""
@@ -156,9 +180,9 @@ class InMemoryChatMemory:
             if conversation is None:
                 return ()
             messages = conversation.messages
-            start = max(0, len(messages) - count)
+            start = len(messages) - max(0, min(count, len(messages)))
             leading = [messages[index] for index in conversation.system if index < start]
-            return (*leading, *messages[start:])
+            return (*leading, *conversation.shown(start))
 
     async def add(self, conversation_id: str, messages: Sequence[Message]) -> None:
         """Append messages to a conversation, all or none.
@@ -187,7 +211,7 @@ class InMemoryChatMemory:
         check_storable(messages)
         with self._lock:
             conversation = self._conversations.get(conversation_id)
-            version = conversation.version if conversation else self._first_version
+            version = conversation.version if conversation else self._cleared.get(conversation_id, 0)
             held = conversation.held(turn_id, position, len(messages)) if conversation else []
             if held:
                 check_same(conversation_id, turn_id, position, held, messages)
@@ -206,14 +230,17 @@ class InMemoryChatMemory:
         """The version of a conversation; see `MessageLog.version`."""
         with self._lock:
             conversation = self._conversations.get(conversation_id)
-            return conversation.version if conversation else self._first_version
+            return conversation.version if conversation else self._cleared.get(conversation_id, 0)
 
     async def read(self, conversation_id: str, *, after: int = 0, limit: int | None = None) -> Sequence[StoredMessage]:
         """Stored messages, oldest first; see `MessageLog.read`."""
         with self._lock:
             conversation = self._conversations.get(conversation_id)
             records = conversation.records(after) if conversation else iter(())
-            return tuple(records if limit is None else islice(records, max(0, limit)))
+            found = records if limit is None else islice(records, max(0, limit))
+            return tuple(
+                [replace(one, message=_copy(one.message)) if _is_mutable(one.message) else one for one in found]
+            )
 
     async def clear(self, conversation_id: str) -> None:
         """Forget a conversation; a turn that is running on it can write no more."""
@@ -234,7 +261,7 @@ class InMemoryChatMemory:
         async with place:
             with self._lock:
                 conversation = self._conversations.get(conversation_id)
-                version = conversation.version if conversation else self._first_version
+                version = conversation.version if conversation else self._cleared.get(conversation_id, 0)
                 lease = Lease(conversation_id, next(self._fences), version)
                 self._held[conversation_id] = lease.fence
             try:
@@ -280,9 +307,10 @@ class InMemoryChatMemory:
                 for one, conversation in self._conversations.items()
                 if one not in self._held and conversation.updated_at < before
             ]
+            count = sum(bool(self._conversations[one].messages) for one in old)
             for one in old:
                 self._forget(one)
-            return len(old)
+            return count
 
     async def fork(self, conversation_id: str, new_id: str, *, at: int | None = None) -> ConversationInfo:
         """Begin a conversation with messages of another; see `Branching.fork`."""
@@ -301,10 +329,11 @@ class InMemoryChatMemory:
             copy = _Conversation(0, self._clock())
             copy.parent = (conversation_id, at)
             copy.messages, copy.system, copy.turns = list(source.messages), list(source.system), list(source.turns)
+            copy.mutable = list(source.mutable)
             copy.starts, copy.seqs = source.starts[:], source.seqs[:]
             copy.positions, copy.times = source.positions[:], source.times[:]
             copy.cut(at)
-            copy.version = max(at, target.version if target else self._first_version)
+            copy.version = max(at, target.version if target else self._cleared.pop(new_id, self._first_version))
             self._conversations[new_id] = copy
             for name, (record, expiry) in self._records.get(conversation_id, {}).items():
                 if record.seq is not None and record.seq <= at:
@@ -373,13 +402,17 @@ class InMemoryChatMemory:
     def _open(self, conversation_id: str) -> _Conversation:
         conversation = self._conversations.get(conversation_id)
         if conversation is None:
-            conversation = self._conversations[conversation_id] = _Conversation(self._first_version, self._clock())
+            version = self._cleared.pop(conversation_id, self._first_version)
+            conversation = self._conversations[conversation_id] = _Conversation(version, self._clock())
         return conversation
 
     def _forget(self, conversation_id: str) -> None:
         conversation = self._conversations.pop(conversation_id, None)
         if conversation is not None:
-            self._first_version = max(self._first_version, conversation.version)
+            self._cleared[conversation_id] = conversation.version
+            if len(self._cleared) > _CLEARED_KNOWN:
+                oldest = next(iter(self._cleared))
+                self._first_version = max(self._first_version, self._cleared.pop(oldest))
         self._records.pop(conversation_id, None)
         self._held.pop(conversation_id, None)
 
@@ -402,3 +435,32 @@ def _info(conversation_id: str, conversation: _Conversation) -> ConversationInfo
         parent_id=parent_id,
         parent_seq=parent_seq,
     )
+
+
+def _is_mutable(message: Message) -> bool:
+    """Whether it refers to dicts, which Python lets anybody change."""
+    if type(message) is AssistantMessage:
+        return bool(message.tool_calls) or message.replay is not None
+    return type(message) is ToolMessage and message.writes is not None
+
+
+def _copy(message: Message) -> Message:
+    """The same message with dicts of its own: tools change their arguments, and must not change the record."""
+    if isinstance(message, AssistantMessage):
+        calls = tuple([ToolCall(one.id, one.name, _copied(one.args), one.raw_arguments) for one in message.tool_calls])
+        return AssistantMessage(
+            message.content, calls, message.reasoning, message.finish_reason, _copied(message.replay)
+        )
+    return replace(message, writes=_copied(message.writes)) if isinstance(message, ToolMessage) else message
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        copy = cast("dict[Any, Any]", value).copy()
+        for key, item in copy.items():
+            if type(item) is dict or type(item) is list:
+                copy[key] = _copied(item)  # of a key that is there: the dict keeps its size
+        return copy
+    if type(value) is list:
+        return [_copied(item) for item in cast("list[Any]", value)]
+    return value

@@ -6,12 +6,11 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
-
-import anyio
+from typing import Protocol, runtime_checkable
 
 from agentcore.errors import ConversationBusyError, StoreError
 from agentcore.memory.base import BusyPolicy, Lease
+from agentcore.memory.finishing import finish
 from agentcore.memory.locks import ConversationLocks
 
 logger = logging.getLogger("agentcore.memory")
@@ -24,6 +23,7 @@ _FIRST_WAIT = 0.02
 _LONGEST_WAIT = 1.0
 
 
+@runtime_checkable
 class Leasing(Protocol):
     """The three statements that a store needs for leases; each is atomic and goes by the store's clock."""
 
@@ -73,7 +73,8 @@ class LeasedTurns:
                 yield lease
             finally:
                 keeper.cancel()
-                await self._release(lease, keeper)
+                # A cancellation on the way out must not leave the place taken until the lease runs out.
+                await finish(self._release(lease, keeper), RELEASE_SECONDS)
 
     async def _take(self, conversation_id: str, on_busy: BusyPolicy, deadline: float | None) -> Lease:
         steal, wait = on_busy == "supersede", _FIRST_WAIT
@@ -101,16 +102,17 @@ class LeasedTurns:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            with anyio.move_on_after(RELEASE_SECONDS, shield=True):
-                try:
-                    lease = await task
-                    if lease is not None:
-                        await self._store.release_lease(lease)
-                except StoreError as error:
-                    logger.warning("conversation %r: a lease could not be given back: %s", conversation_id, error)
-            if not task.done():
-                task.cancel()
+            await finish(self._give_back(conversation_id, task), RELEASE_SECONDS)
             raise
+
+    async def _give_back(self, conversation_id: str, taking: "asyncio.Future[Lease | None]") -> None:
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                lease = await taking
+                if lease is not None:
+                    await self._store.release_lease(lease)
+        except (StoreError, TimeoutError) as error:
+            logger.warning("conversation %r: a lease could not be given back: %s", conversation_id, error)
 
     async def _keep(self, lease: Lease, taken: float, lost: Callable[[], None] | None) -> None:
         """Renew until cancelled; tell the turn when it has lost its place."""
@@ -131,13 +133,14 @@ class LeasedTurns:
                 return
 
     async def _release(self, lease: Lease, keeper: "asyncio.Task[None]") -> None:
-        with anyio.move_on_after(RELEASE_SECONDS, shield=True) as scope:
-            await asyncio.wait([keeper])
-            try:
+        """Let go of the place, with a bound, in a task of its own."""
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await asyncio.wait([keeper])
                 await self._store.release_lease(lease)
-            except StoreError as error:
-                logger.warning("conversation %r: its lease runs out by itself: %s", lease.conversation_id, error)
-        if scope.cancelled_caught:
+        except StoreError as error:
+            logger.warning("conversation %r: its lease runs out by itself: %s", lease.conversation_id, error)
+        except TimeoutError:
             logger.warning("conversation %r: its lease runs out by itself: the store is slow", lease.conversation_id)
         if not keeper.cancelled() and keeper.exception() is not None:
             raise keeper.exception() or AssertionError  # pragma: no cover

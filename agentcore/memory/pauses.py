@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agentcore.errors import PauseError
-from agentcore.memory.base import RecordKeeping
+from agentcore.memory.base import MessageLog, RecordKeeping
 from agentcore.memory.branching import PAUSE
 from agentcore.pause import Pause
 
@@ -88,14 +88,22 @@ async def take_pause(records: RecordKeeping, conversation_id: str, pause: Pause)
     await _keep(records, conversation_id, replace(kept, state="resumed"), seq)
 
 
-async def abandon_pause(records: RecordKeeping, conversation_id: str) -> bool:
-    """A new turn begins: what waited will not be resumed. Says whether anything did."""
+async def abandon_pause(records: RecordKeeping, log: MessageLog | None, conversation_id: str) -> bool:
+    """A new turn begins on open calls: what waited will not be resumed.
+
+    Returns:
+        Whether the open calls are those that waited, so that nothing of them has run. That is asked again by the next
+        turn if this one comes to nothing; and calls that were stored after a pause are none of its own.
+    """
     kept, seq = await _load(records, conversation_id)
-    if kept is None or kept.state != "open":
+    if kept is None or kept.state == "resumed":
         return False
-    await records.take_record(conversation_id, _TICKET, kept.pause.id)
-    await _keep(records, conversation_id, replace(kept, state="abandoned"), seq)
-    return True
+    if kept.state == "open":
+        await records.take_record(conversation_id, _TICKET, kept.pause.id)
+        await _keep(records, conversation_id, replace(kept, state="abandoned"), seq)
+    if log is None or seq is None:
+        return kept.state == "open"
+    return not await log.read(conversation_id, after=seq, limit=1)
 
 
 async def _load(records: RecordKeeping, conversation_id: str) -> tuple[_KeptPause | None, int | None]:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from agentcore.errors import ConfigurationError
+from agentcore.errors import ConfigurationError, StoreError
 from agentcore.memory import postgres_statements as sql
 from agentcore.memory.base import (
     BusyPolicy,
@@ -21,7 +21,9 @@ from agentcore.memory.base import (
     StoredMessage,
 )
 from agentcore.memory.branching import PAUSE, check_fork_point
+from agentcore.memory.finishing import finish
 from agentcore.memory.leases import LEASE_SECONDS, LeasedTurns
+from agentcore.memory.locks import ConversationLocks
 from agentcore.memory.paging import ListingOrder, after_prefix, check_limit, make_page, read_cursor
 from agentcore.memory.postgres_pool import PostgresPool
 from agentcore.memory.refusals import (
@@ -38,6 +40,9 @@ from agentcore.messages import Message
 _AT_ONCE = 100
 """How many conversations one transaction forgets: others wait for it."""
 
+_ATTEMPTS = 5
+"""How often an append is sent that was hindered by something that is gone when we look."""
+
 _MAX = 2**63 - 1
 
 
@@ -48,16 +53,17 @@ class PostgresChatMemory:
     (`synchronous_commit`; a failover to an asynchronous standby may lose the last commits). Connections are made at
     first use, in a pool of one event loop; the schema is made and upgraded by the first who comes. A connection is held
     for a statement or two, never while a model is asked. When the server restarts, what was under way is sent again: an
-    append that had been done is not done twice.
+    append that had been done is not done twice. A task that is cancelled during a write hears of it when the outcome is
+    known, so that nothing comes in behind its back.
 
     What is forgotten (`clear`, `rollback`, `delete_inactive`) is deleted from the tables; ids, times and numbers stay
-    until `delete_inactive` removes them. Dead rows stay in the files until a vacuum, and in WAL archives and backups as long
-    as those are kept.
+    until `delete_inactive` removes them. Dead rows stay in the files until a vacuum, and in WAL archives and backups as
+    long as those are kept.
 
     Args:
         dsn: `postgresql://user:password@host/database`.
         pool_size: connections at most; a turn needs one for a moment only.
-        patience: seconds to wait for a free connection, and to go on trying while the server is away.
+        patience: seconds to wait for a free connection, to go on trying while the server is away, and for an answer.
         pooler: there is a pooler in transaction mode (PgBouncer) between us and the server.
         lease_seconds: how long a turn that is not heard of any more keeps its conversation.
         verify_only: never change the schema: one that is missing or older is refused. For roles without DDL rights.
@@ -80,6 +86,7 @@ class PostgresChatMemory:
             raise ConfigurationError("lease_seconds has to be positive")
         self._pool = PostgresPool(dsn, size=pool_size, patience=patience, pooler=pooler, verify_only=verify_only)
         self._lease_seconds = lease_seconds
+        self._order = ConversationLocks()  # of the appends of this process
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LeasedTurns] = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -137,17 +144,30 @@ class PostgresChatMemory:
         conditions = (expected_version,) if lease is None else (lease.fence, expected_version)
 
         async def work(connection: Any) -> int:
-            if bodies:
-                rows: Sequence[Any] = ()
-                with suppress(asyncpg.UniqueViolationError):  # this place of the turn is taken
-                    rows = await connection.fetch(
-                        statement, conversation_id, turn_id, position, roles, bodies, *conditions
-                    )
-                if rows:
-                    return int(rows[-1][0])
-            return await _why_not(connection, conversation_id, bodies, turn_id, position, lease, expected_version)
+            for _ in range(_ATTEMPTS):
+                if bodies:
+                    rows: Sequence[Any] = ()
+                    with suppress(asyncpg.UniqueViolationError):  # this place of the turn is taken
+                        rows = await connection.fetch(
+                            statement, conversation_id, turn_id, position, roles, bodies, *conditions
+                        )
+                    if rows:
+                        return int(rows[-1][0])
+                version = await _why_not(
+                    connection, conversation_id, bodies, turn_id, position, lease, expected_version
+                )
+                if version is not None:
+                    return version
+            raise StoreError(
+                f"conversation {conversation_id!r} takes no message: what its tables hold does not fit together; "
+                "were they changed from outside?"
+            )
 
-        return await self._pool.run(work)
+        async def in_order() -> int:
+            async with self._order.lock_turn(conversation_id):  # each on a connection of its own, they would overtake
+                return await self._pool.run(work)
+
+        return await finish(in_order())
 
     async def version(self, conversation_id: str) -> int:
         """The version of a conversation; see `MessageLog.version`."""
@@ -166,7 +186,7 @@ class PostgresChatMemory:
             async with connection.transaction():
                 await _forget(connection, [conversation_id])
 
-        await self._pool.run(work)
+        await finish(self._pool.run(work))
 
     def lock_turn(
         self,
@@ -263,7 +283,7 @@ class PostgresChatMemory:
                 await connection.execute(sql.FORK_RECORDS, new_id, place, conversation_id)
                 return _info(await connection.fetchrow(sql.INFO, new_id))
 
-        return await self._pool.run(work, again=False)
+        return await finish(self._pool.run(work, again=False))
 
     async def rollback(self, conversation_id: str, *, to: int) -> None:
         """Take back everything after `to`; see `Branching.rollback`."""
@@ -276,7 +296,7 @@ class PostgresChatMemory:
                 for statement in (sql.ROLLBACK_HEAD, sql.ROLLBACK_MESSAGES, sql.ROLLBACK_RECORDS):
                     await connection.execute(statement, conversation_id, to)
 
-        await self._pool.run(work)
+        await finish(self._pool.run(work))
 
     async def put_record(
         self,
@@ -291,7 +311,7 @@ class PostgresChatMemory:
     ) -> bool:
         """Keep a record with a conversation; see `RecordKeeping.put_record`."""
         arguments = (conversation_id, kind, key, body, seq, expires_in, if_absent)
-        return bool(await self._fetch(sql.PUT_RECORD, *arguments, again=not if_absent))
+        return bool(await finish(self._fetch(sql.PUT_RECORD, *arguments, again=not if_absent)))
 
     async def get_record(self, conversation_id: str, kind: str, key: str) -> Record | None:
         """One record; None if there is none, or it has expired."""
@@ -300,7 +320,7 @@ class PostgresChatMemory:
 
     async def take_record(self, conversation_id: str, kind: str, key: str) -> Record | None:
         """Read a record and remove it in one step."""
-        rows = await self._fetch(sql.TAKE_RECORD, conversation_id, kind, key, again=False)
+        rows = await finish(self._fetch(sql.TAKE_RECORD, conversation_id, kind, key, again=False))
         return _record(rows[0]) if rows else None
 
     async def list_records(self, conversation_id: str, kind: str) -> Sequence[Record]:
@@ -328,8 +348,8 @@ async def _why_not(
     position: int,
     lease: Lease | None,
     expected_version: int | None,
-) -> int:
-    """What it means that an append changed nothing: the version if it was done before.
+) -> int | None:
+    """What it means that an append changed nothing: the version if it was done before, None if nothing hinders it now.
 
     Raises:
         InvalidInputError: its places hold something else.
@@ -346,10 +366,8 @@ async def _why_not(
         raise lease_lost(conversation_id)
     if expected_version is not None and expected_version != version:
         raise version_conflict(conversation_id, expected_version, version)
-    if not bodies:
-        return int(version)
-    # Somebody was quicker between the two statements, and is gone already.
-    raise version_conflict(conversation_id, version if expected_version is None else expected_version, version)
+    # Whoever hindered it may be gone already: cleared, or rolled back.
+    return None if bodies else int(version)
 
 
 async def _forget(connection: Any, conversation_ids: Sequence[str]) -> None:

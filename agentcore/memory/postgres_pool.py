@@ -4,12 +4,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from agentcore.errors import ConfigurationError, InvalidInputError, StoreError
+from agentcore.memory.addresses import shown_address
 from agentcore.memory.postgres_schema import prepare_schema
 
 logger = logging.getLogger("agentcore.memory")
@@ -53,19 +54,18 @@ class PostgresPool:
     Args:
         dsn: `postgresql://user:password@host/database`.
         size: connections at most.
-        patience: seconds to wait for a connection, and to go on trying while the server is away.
+        patience: seconds that a piece of work may wait for a connection, and go on trying while the server is away; and
+            that one statement may take.
         pooler: between us and the server is a pooler in transaction mode, where prepared statements do not last.
         verify_only: never change the schema.
     """
 
     def __init__(self, dsn: str, *, size: int, patience: float, pooler: bool, verify_only: bool) -> None:
-        parts = urlsplit(dsn)
-        if parts.scheme not in ("postgresql", "postgres"):
-            raise ConfigurationError("a PostgreSQL address reads postgresql://user:password@host/database")
+        example = "postgresql://user:password@host/database"
+        self.where = shown_address(dsn, ("postgresql", "postgres"), example)
         if size < 1 or patience <= 0:
             raise ConfigurationError("pool_size is at least 1, and patience is positive")
         self._dsn = lambda: dsn  # a closure, so that no repr and no traceback shows the password
-        self.where = f"postgresql://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
         self._size = size
         self._patience = patience
         self._pooler = pooler
@@ -83,6 +83,7 @@ class PostgresPool:
 
         Raises:
             StoreError: the server is away, refuses, or has no connection free, for longer than our patience.
+            ConfigurationError: the address asks for what there is not.
         """
         loop = asyncio.get_running_loop()
         deadline, wait = loop.time() + self._patience, _FIRST_WAIT
@@ -90,12 +91,12 @@ class PostgresPool:
             try:
                 return await self._once(work, deadline)
             except (_NotSentError, *_PASSING, asyncpg.InterfaceError) as error:
-                cause = error.__cause__ if isinstance(error, _NotSentError) else error
+                cause = (error.__cause__ or error) if isinstance(error, _NotSentError) else error
                 passes = isinstance(error, _NotSentError) or (again and _passes(error))
                 if not passes or loop.time() + wait > deadline:
-                    raise self._error(cause or error) from cause
-                logger.warning("%s: %s; trying again", self.where, _words(cause or error))
-            except (*_NO_TEXT, asyncpg.PostgresError, asyncpg.InternalClientError, TimeoutError) as error:
+                    raise self._error(cause) from cause
+                logger.warning("%s: %s; trying again", self.where, _words(cause))
+            except (*_NO_TEXT, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
                 raise self._error(error) from error
             await asyncio.sleep(random.uniform(wait / 2, wait))  # noqa: S311 - spreads the waiting, keeps no secret
             wait = min(wait * 2, _LONGEST_WAIT)
@@ -117,25 +118,32 @@ class PostgresPool:
             pool.terminate()
 
     async def _once(self, work: Callable[[Any], Awaitable[T]], deadline: float) -> T:
-        loop = asyncio.get_running_loop()
         try:
             pool = await self._opened(deadline)
-            connection = await pool.acquire(timeout=max(0.01, deadline - loop.time()))
+            async with asyncio.timeout_at(deadline):
+                connection = await pool.acquire()
         except TimeoutError as error:
             raise StoreError(
                 f"{self.where}: no connection was free or could be made within {self._patience:g} s; "
                 f"pool_size={self._size} may be too small, or the server too slow",
                 retryable=True,
             ) from error
+        except asyncpg.ClientConfigurationError as error:
+            raise ConfigurationError(f"{self.where}: {error}") from error
         except (*_PASSING, asyncpg.InterfaceError) as error:
             raise _NotSentError from error
         try:
             return await work(connection)
-        except asyncio.CancelledError:
-            connection.terminate()  # else the reply to what was cancelled would be there for the next one
+        except (asyncio.CancelledError, TimeoutError):
+            # Else the reply to what was given up would be there for the next one; and the package would wait for the
+            # server's word on the cancellation, which one that hangs does not give.
+            with suppress(asyncpg.InterfaceError):  # closed with the pool already
+                connection.terminate()
             raise
         finally:
-            await asyncio.shield(pool.release(connection))
+            # One that was lost meanwhile is back in the pool already, and the package complains.
+            with suppress(asyncpg.InternalClientError, asyncpg.InterfaceError, *_PASSING):
+                await pool.release(connection)
 
     async def _opened(self, deadline: float) -> Any:
         loop = asyncio.get_running_loop()
@@ -156,7 +164,14 @@ class PostgresPool:
     async def _open(self) -> None:
         settings: dict[str, Any] = {"statement_cache_size": 0} if self._pooler else {}
         create_pool: Any = getattr(asyncpg, "create_pool")  # noqa: B009 - the package's types do not say its arguments
-        pool = create_pool(self._dsn(), min_size=0, max_size=self._size, command_timeout=60, **settings)
+        pool = create_pool(
+            self._dsn(),
+            min_size=0,
+            max_size=self._size,
+            command_timeout=self._patience,
+            reset=_leave_as_it_is,
+            **settings,
+        )
         try:
             await pool
             async with pool.acquire() as connection:
@@ -169,7 +184,7 @@ class PostgresPool:
     def _error(self, error: BaseException) -> Exception:
         if isinstance(error, StoreError | ConfigurationError):
             return error
-        if isinstance(error, _NO_TEXT):
+        if isinstance(error, _NO_TEXT) or isinstance(error.__cause__, UnicodeEncodeError):
             return InvalidInputError("PostgreSQL keeps no NUL characters and no half characters in ids; use other ids")
         if isinstance(error, _POOLER) and not self._pooler:
             return StoreError(
@@ -177,6 +192,13 @@ class PostgresPool:
                 "make the store with pooler=True"
             )
         return StoreError(f"{self.where}: {_words(error)}", retryable=isinstance(error, (*_PASSING, TimeoutError)))
+
+
+async def _leave_as_it_is(connection: Any) -> None:
+    """In place of the package's reset between two uses, a round trip each time: we set nothing that would last.
+
+    A transaction that was left open is rolled back before this is called.
+    """
 
 
 def _passes(error: BaseException) -> bool:

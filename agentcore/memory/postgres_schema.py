@@ -1,8 +1,8 @@
 """The tables of PostgresChatMemory, as numbered steps, and how they come into a database.
 
 Bodies are `json`, not `jsonb`: that one refuses NUL characters and lone surrogates, which tools bring, and writes keys
-in an order of its own, so that what is sent to a provider would change. Ids are compared as bytes (`collate "C"`), so that
-all machines page and sort alike.
+in an order of its own, so that what is sent to a provider would change. Ids are compared as bytes (`collate "C"`), so
+that all machines page and sort alike.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,9 @@ async def prepare_schema(
 
 
 async def _applied(connection: Any) -> int:
-    if await connection.fetchval("select to_regclass('ac_schema')") is None:
+    # Not to_regclass: it may answer from what this connection remembers of the time before it waited for the lock.
+    known = "select 1 from pg_tables where tablename = 'ac_schema' and schemaname = any(current_schemas(false))"
+    if await connection.fetchval(known) is None:
         return 0
     return int(await connection.fetchval("select coalesce(max(version), 0) from ac_schema"))
 

@@ -1,6 +1,7 @@
 """Stores by URL: `sqlite:///chats.db`, `postgresql://…`, `redis://…`, `memory:`."""
 
 import os
+import re
 from importlib import import_module
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -8,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 from agentcore.errors import ConfigurationError
 from agentcore.memory.base import ChatMemory
 
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
+_KNOWN = "sqlite:///path, postgresql://…, redis://… or memory:"
 _EXTRAS = {"postgres": ("postgres", "PostgresChatMemory"), "redis": ("redis", "RedisChatMemory")}
 
 
@@ -22,7 +25,10 @@ def chat_memory(url: str) -> ChatMemory:
     Raises:
         ConfigurationError: no such kind of store, no path, or the package it needs is not installed.
     """
-    scheme = url.partition(":")[0].strip().lower()
+    found = _SCHEME.match(url.strip().lower())
+    if found is None:  # nothing of it is shown: settings of another form ("host=… password=…") hold passwords
+        raise ConfigurationError(f"what is no URL is no kind of store; write {_KNOWN}")
+    scheme = found[0][:-1]
     match scheme:
         case "memory":
             from agentcore.memory.in_memory import InMemoryChatMemory
@@ -37,9 +43,7 @@ def chat_memory(url: str) -> ChatMemory:
         case "redis" | "rediss":
             return _with_extra("redis", url)
         case _:
-            raise ConfigurationError(
-                f"{scheme!r} is no kind of store; write sqlite:///path, postgresql://…, redis://… or memory:"
-            )
+            raise ConfigurationError(f"{scheme!r} is no kind of store; write {_KNOWN}")
 
 
 def _path(url: str) -> str:

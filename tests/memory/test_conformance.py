@@ -1,16 +1,44 @@
 """Every store of ours keeps what `agentcore.memory.base` promises."""
 
+import asyncio
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.postgres import PostgresChatMemory
+from agentcore.memory.redis import RedisChatMemory
+from agentcore.memory.refusals import check_storable
 from agentcore.memory.sqlite import SQLiteChatMemory
 from agentcore.testing.store_conformance import ChatMemoryConformance, Make
+from tests.support.servers import PostgresServer
 
 ALL = {"MessageLog", "TailReading", "TurnLocking", "ConversationListing", "Branching", "RecordKeeping"}
+DURABLE = ALL | {"Leasing"}
+
+
+@pytest.fixture(scope="module")
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """A database for all tests of this module: to make one takes longer than most of them."""
+    asyncio.run(execute(postgres.dsn, "create database conformance"))
+    yield postgres.dsn_of("conformance")
+    asyncio.run(execute(postgres.dsn, "drop database conformance with (force)"))
+
+
+@pytest.fixture
+def empty_dsn(database: str) -> str:
+    asyncio.run(execute(database, "drop schema public cascade; create schema public"))
+    return database
+
+
+async def execute(dsn: str, statement: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(statement)
+    await connection.close()
 
 
 class TestInMemory(ChatMemoryConformance):
@@ -23,7 +51,7 @@ class TestInMemory(ChatMemoryConformance):
 
 
 class TestSQLite(ChatMemoryConformance):
-    powers = ALL
+    powers = DURABLE
 
     @pytest.fixture
     def make(self, tmp_path: Path) -> Make:
@@ -31,19 +59,27 @@ class TestSQLite(ChatMemoryConformance):
 
 
 class TestPostgres(ChatMemoryConformance):
-    powers = ALL
+    powers = DURABLE
 
     @pytest.fixture
-    def make(self, postgres_dsn: str) -> Make:
-        return lambda: PostgresChatMemory(postgres_dsn, pool_size=4)
+    def make(self, empty_dsn: str) -> Make:
+        return lambda: PostgresChatMemory(empty_dsn, pool_size=4)
 
 
 class TestPostgresBehindAPooler(ChatMemoryConformance):
-    powers = ALL
+    powers = DURABLE
 
     @pytest.fixture
-    def make(self, postgres_dsn: str) -> Make:
-        return lambda: PostgresChatMemory(postgres_dsn, pool_size=4, pooler=True)
+    def make(self, empty_dsn: str) -> Make:
+        return lambda: PostgresChatMemory(empty_dsn, pool_size=4, pooler=True)
+
+
+class TestRedis(ChatMemoryConformance):
+    powers = DURABLE
+
+    @pytest.fixture
+    def make(self, redis_url: str, namespace: str) -> Make:
+        return lambda: RedisChatMemory(redis_url, namespace=namespace)
 
 
 class Plain:
@@ -53,13 +89,11 @@ class Plain:
         self.held: dict[str, tuple[Any, ...]] = {}
 
     async def get(self, conversation_id: str) -> Any:
-        return self.held.get(conversation_id, ())
+        return deepcopy(self.held.get(conversation_id, ()))
 
     async def add(self, conversation_id: str, messages: Any) -> None:
-        from agentcore.memory.refusals import check_storable
-
         check_storable(messages)
-        self.held[conversation_id] = (*self.held.get(conversation_id, ()), *messages)
+        self.held[conversation_id] = (*self.held.get(conversation_id, ()), *deepcopy(tuple(messages)))
 
     async def clear(self, conversation_id: str) -> None:
         self.held.pop(conversation_id, None)

@@ -16,16 +16,8 @@ import pytest_asyncio
 from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostError, StoreError
 from agentcore.memory import sqlite_heads, sqlite_log, sqlite_threads
 from agentcore.memory.base import (
-    Branching,
-    ChatMemory,
-    ConversationListing,
     Lease,
-    MessageLog,
-    RecordKeeping,
-    TailReading,
-    TurnLocking,
 )
-from agentcore.memory.leases import Leasing
 from agentcore.memory.sqlite import SQLiteChatMemory
 from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
@@ -81,14 +73,6 @@ async def reached(gate: Gate) -> None:
 async def spin(times: int = 5) -> None:
     for _ in range(times):
         await asyncio.sleep(0)
-
-
-async def test_it_has_every_power_of_a_store(memory: SQLiteChatMemory) -> None:
-    for power in (MessageLog, TailReading, TurnLocking, ConversationListing, Branching, RecordKeeping):
-        assert isinstance(memory, power)
-    store: ChatMemory = memory
-    leases: Leasing = memory
-    assert store is leases
 
 
 @pytest.mark.parametrize("path", ["", ":memory:"])
@@ -363,13 +347,6 @@ async def test_numbers_are_never_given_again_after_the_last_trace_is_gone(path: 
         assert await memory.fork("d", "e") == await memory.conversation_info("e")
 
 
-async def test_lease_of_another_conversation_gives_no_right(memory: SQLiteChatMemory) -> None:
-    lease = await memory.take_lease("c", 60)
-    await memory.take_lease("d", 60)
-    with pytest.raises(LeaseLostError):
-        await memory.append("d", [UserMessage("a")], turn_id="t", position=0, lease=lease)
-
-
 async def test_retention_forgets_in_steps_and_spares_what_a_turn_holds(path: Path) -> None:
     clock = Clock()
     async with SQLiteChatMemory(path, clock=clock) as memory:
@@ -605,17 +582,6 @@ async def test_append_cancelled_at_any_step_has_an_outcome_that_stands(memory: S
     assert outcome == 2 if not isinstance(outcome, BaseException) else isinstance(outcome, asyncio.CancelledError)
     assert await memory.append("c", [UserMessage("1")], turn_id="t", position=0) == 2
     assert [m.content for m in await memory.get("c")] == ["0", "1"]
-
-
-@pytest.mark.parametrize("steps", range(8))
-async def test_cancelled_reads_leave_the_next_one_its_own_answer(memory: SQLiteChatMemory, steps: int) -> None:
-    await memory.add("a", [UserMessage("a")])
-    await memory.add("b", [UserMessage("b")])
-    task = asyncio.ensure_future(memory.get("a"))
-    await spin(steps)
-    task.cancel()
-    assert list(await memory.get("b")) == [UserMessage("b")]
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_cancelled_closing_is_carried_on(path: Path, monkeypatch: pytest.MonkeyPatch, threads_end: None) -> None:

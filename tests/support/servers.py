@@ -48,11 +48,20 @@ def _until_it_listens(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise RuntimeError(f"the server did not listen within {READY_SECONDS} s")
 
 
+def _signal(process: "subprocess.Popen[bytes] | None", how: signal.Signals) -> None:
+    """Send a signal to a server and to the processes that it has for its connections."""
+    assert process is not None
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in (process.pid, *map(int, children)):
+        os.kill(pid, how)
+
+
 class PostgresServer:
     """One PostgreSQL server with a directory of its own."""
 
-    def __init__(self, binaries: Path, directory: Path) -> None:
+    def __init__(self, binaries: Path, directory: Path, *, durable: bool = False) -> None:
         self._binaries = binaries
+        self._fsync = "on" if durable else "off"  # no test cuts the power
         self._directory = directory
         self._nobody = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -92,7 +101,7 @@ class PostgresServer:
             "postgres",
             *("-D", f"{self._directory}/data", "-p", str(self.port)),
             *("-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._directory}"),
-            *("-c", "fsync=off", "-c", "max_connections=200"),  # no test cuts the power
+            *("-c", f"fsync={self._fsync}", "-c", "max_connections=200"),
         ]
         log = (self._directory / "log").open("ab")
         self._process = subprocess.Popen(
@@ -102,6 +111,14 @@ class PostgresServer:
         _until_it_listens(self.port, self._process)
         while self._run(["pg_isready", "-h", "127.0.0.1", "-p", str(self.port)], check=False):
             time.sleep(0.02)
+
+    def freeze(self) -> None:
+        """Let the server hang: connections stay, answers do not come."""
+        _signal(self._process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        _signal(self._process, signal.SIGCONT)
 
     def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
         """Stop the server: at once, as a crash would, unless told otherwise."""
@@ -141,18 +158,60 @@ def _postgres_binaries() -> Path:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """A running PostgreSQL server, removed at the end."""
+def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
+    """A running PostgreSQL server, removed at the end; a durable one waits for the disk, as real ones do."""
     binaries = _postgres_binaries()
     with tempfile.TemporaryDirectory(prefix="agentcore-postgres-", ignore_cleanup_errors=True) as directory:
         os.chmod(directory, 0o755)
-        server = PostgresServer(binaries, Path(directory))
+        server = PostgresServer(binaries, Path(directory), durable=durable)
         server.create()
         server.start()
         try:
             yield server
         finally:
             server.stop()
+
+
+class PgBouncer:
+    """A pooler in transaction mode before a server, with fewer connections than its clients."""
+
+    def __init__(self, binary: str, directory: Path, server: PostgresServer) -> None:
+        self.port = free_port()
+        settings = directory / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={server.port} user=agentcore\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            f"auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\nlogfile = {directory}/log\n"
+        )
+        as_nobody: dict[str, object] = {"user": "nobody"} if os.getuid() == 0 else {}
+        self._process = subprocess.Popen(
+            [binary, "-q", str(settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_nobody
+        )
+        _until_it_listens(self.port, self._process)
+
+    def dsn_of(self, database: str) -> str:
+        """The address of a database, through the pooler."""
+        return f"postgresql://agentcore@127.0.0.1:{self.port}/{database}"
+
+    def stop(self) -> None:
+        """Kill the pooler."""
+        self._process.kill()
+        self._process.wait(READY_SECONDS)
+
+
+@contextmanager
+def pgbouncer(server: PostgresServer) -> Iterator[PgBouncer]:
+    """A running PgBouncer before a server; there is no wheel that brings one."""
+    binary = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if binary is None:
+        raise ServerMissingError("there is no PgBouncer here (Debian: apt install pgbouncer)")
+    with tempfile.TemporaryDirectory(prefix="agentcore-pgbouncer-") as directory:
+        os.chmod(directory, 0o777)  # of whoever runs it
+        pooler = PgBouncer(binary, Path(directory), server)
+        try:
+            yield pooler
+        finally:
+            pooler.stop()
 
 
 class RedisServer:
@@ -179,6 +238,14 @@ class RedisServer:
             [str(self._binary), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         _until_it_listens(self.port, self._process)
+
+    def freeze(self) -> None:
+        """Let the server hang: connections stay, answers do not come."""
+        _signal(self._process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        _signal(self._process, signal.SIGCONT)
 
     def stop(self) -> None:
         """Kill the server."""

@@ -1,0 +1,1 @@
+"""The tests of `agentcore.testing.store_conformance`, one module for each power of a store."""
