@@ -111,7 +111,7 @@ class ChatRequest(Struct, frozen=True):
         context: the request-scoped mapping that filters read.
         turn: the turn this call belongs to; None for a call of its own, which is neither stored nor streamed.
         model: the model to ask: the client's, unless the turn or a filter names another.
-        system: instructions, instead of the client's; never stored.
+        system: instructions: the client's, unless a filter names others; never stored.
     """
 
     messages: Sequence[Message]

@@ -24,6 +24,7 @@ from agentcore.errors import ConfigurationError, InvalidInputError, LeaseLostErr
 from agentcore.exchange import InvokeResult, TurnRequest, turn_result
 from agentcore.filters.base import Filter, compose, overridden
 from agentcore.filters.memory import MemoryFilter
+from agentcore.filters.order import check_order, with_memory
 from agentcore.limits import DEFAULT_LIMITS, Limits
 from agentcore.loop import run_loop
 from agentcore.memory.base import BusyPolicy, ChatMemory, record_store
@@ -50,7 +51,8 @@ class ChatClient:
         tools: what `@tool` returns, plain functions, definitions of tools that run on the caller's side (their calls
             pause the turn), or toolsets.
         memory: where conversations live; None remembers nothing beyond a turn.
-        filters: the onion, outermost first. The memory filter comes innermost unless it is in the list.
+        filters: the onion, outermost first. The memory filter, unless it is in the list, comes innermost, but outside
+            of filters that belong inside it (`Filter.memory_side`).
         system: instructions, put before the history at every model call; never stored.
         options: settings of every model call, unless a call says otherwise.
         limits: bounds of every turn, unless a call says otherwise.
@@ -69,7 +71,8 @@ class ChatClient:
         run_tools_if: asked before the tools of a reply run; if it says no, the turn ends with status `stopped`.
 
     Raises:
-        ConfigurationError: two tools of one name, two memories, an unknown model string.
+        ConfigurationError: two tools of one name, two memories, an unknown model string, filters in an order that is
+            known to be wrong.
     """
 
     def __init__(
@@ -197,7 +200,15 @@ class ChatClient:
         settings = _CallSettings(tool_context, options, None, model, tools)
         request = await self._with_toolsets(self._request(messages, conversation_id, settings))
         return await self._chat(
-            ChatRequest(request.messages, request.tools, request.options, request.context, request.turn, request.model)
+            ChatRequest(
+                request.messages,
+                request.tools,
+                request.options,
+                request.context,
+                request.turn,
+                request.model,
+                request.system,
+            )
         )
 
     async def resume(
@@ -363,6 +374,7 @@ class ChatClient:
             turn.limits,
             turn.context,
             self._model if model is None else self._resolved(model) if isinstance(model, str) else model,
+            system=self._system.content if self._system is not None else None,
         )
 
     async def _with_toolsets(self, request: TurnRequest) -> TurnRequest:
@@ -403,7 +415,9 @@ class ChatClient:
 
     async def _call_model(self, request: ChatRequest) -> ChatResponse:
         """The inside of the onion: the request as it is sent, the reply as it comes."""
-        system = self._system if request.system is None else SystemMessage(request.system)
+        system = self._system  # the very one, unless a filter says otherwise: what was counted of it is known
+        if request.system is not None and (system is None or system.content != request.system):
+            system = SystemMessage(request.system)
         if system is not None:
             request = replace(request, messages=[system, *request.messages])
         sink = request.turn.sink if request.turn is not None else None
@@ -545,10 +559,10 @@ def _with_memory(
     own = [one for one in filters if isinstance(one, MemoryFilter)]
     if len(own) > 1 or (own and memory is not None):
         raise ConfigurationError("two memories: give either memory=… or one MemoryFilter in filters, not both")
-    if own:
-        return tuple(filters), own[0]
-    memory_filter = MemoryFilter(memory, on_busy=on_busy, busy_timeout=busy_timeout)
-    return (*filters, memory_filter), memory_filter
+    memory_filter = own[0] if own else MemoryFilter(memory, on_busy=on_busy, busy_timeout=busy_timeout)
+    onion = tuple(filters) if own else with_memory(filters, memory_filter)
+    check_order(onion)
+    return onion, memory_filter
 
 
 def _context(values: Mapping[str, Any] | None, conversation_id: str | None, turn_id: str) -> ToolContext:

@@ -27,6 +27,7 @@ class TurnRequest(Struct, frozen=True):
         tools: what the model may call.
         resumption: the pause that this turn goes on from; `messages` are empty then.
         model: the model to ask: the client's, unless the call named another.
+        system: the client's instructions.
     """
 
     messages: Sequence[Message]
@@ -37,6 +38,7 @@ class TurnRequest(Struct, frozen=True):
     context: ToolContext = ToolContext()
     model: ChatModel | None = None
     resumption: Resumption | None = None
+    system: str | None = None
 
 
 class InvokeResult(Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
         tool_context: the context after all tools' writes.
         limit: with status `limit`: which one.
         pause: with status `paused`: what waits, and for whom.
+        reason: with status `blocked`: why, in the words of the filter that did it.
         cost: US dollars, if `Limits.cost` asked for it and the price is known.
         model_calls: requests made to the model.
         tool_calls: tools run.
@@ -70,6 +73,7 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
     model_calls: int = 0
     tool_calls: int = 0
     direct_text: str | None = None
+    reason: str | None = None
 
     @property
     def text(self) -> str:
@@ -96,6 +100,7 @@ def turn_result(
     limit: LimitName | None = None,
     direct: Sequence[ToolMessage] = (),
     pause: Pause | None = None,
+    reason: str | None = None,
 ) -> InvokeResult:
     """What a turn has brought so far, as the result it ends with."""
     return InvokeResult(
@@ -109,6 +114,7 @@ def turn_result(
         tool_context=turn.context,
         limit=limit,
         pause=pause,
+        reason=reason,
         cost=turn.cost,
         model_calls=turn.model_calls,
         tool_calls=turn.tool_calls,

@@ -59,7 +59,7 @@ async def _ask(
     turn = request.turn
     turn.model_calls += 1
     response = await chat(
-        ChatRequest(delta, request.tools, options or request.options, turn.context, turn, request.model)
+        ChatRequest(delta, request.tools, options or request.options, turn.context, turn, request.model, request.system)
     )
     await history.settle(delta, response.message)
     turn.reply, turn.finish_reason = response.message, response.finish_reason

@@ -121,6 +121,7 @@ class Turn:
     """
 
     __slots__ = (
+        "_notes",
         "_repetition",
         "_scope",
         "cancelled",
@@ -159,8 +160,16 @@ class Turn:
         self.cost: float | None = None
         self.position = 0
         self.cancelled = False
+        self._notes: dict[object, Any] | None = None
         self._repetition: RepetitionGuard | None = None
         self._scope: asyncio.Timeout | None = None
+
+    @property
+    def notes(self) -> dict[object, Any]:
+        """What filters have to remember for the length of the turn, each under itself as the key."""
+        if self._notes is None:
+            self._notes = {}
+        return self._notes
 
     @property
     def repetition(self) -> RepetitionGuard:

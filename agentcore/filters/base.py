@@ -1,7 +1,7 @@
 """The onion: what a filter is, and how a list of filters becomes one call."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.events import TurnEvent
@@ -13,6 +13,7 @@ ChatCall: TypeAlias = Callable[[ChatRequest], Awaitable[ChatResponse]]
 ToolRun: TypeAlias = Callable[[ToolRequest], Awaitable[ToolMessage]]
 TurnCall: TypeAlias = Callable[[TurnRequest], Awaitable[InvokeResult]]
 StreamTransform: TypeAlias = Callable[[AsyncIterator[TurnEvent]], AsyncIterator[TurnEvent]]
+MemorySide: TypeAlias = Literal["outside", "inside"]
 
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
@@ -24,7 +25,16 @@ class Filter:
     `call_next(request)` runs what lies further inside, and only that: it may be called with another request, not at
     all, or again, without running the outer neighbours twice. A filter instance serves many turns at once, so it keeps
     what belongs to one turn in local variables.
+
+    Attributes:
+        memory_side: on which side of the memory filter it belongs, if the other one is wrong: `outside` sees only what
+            is new and comes before anything is stored; `inside` sees all that the model sees, and what it changes
+            there is not stored.
+        inside_of: class names of filters that are wrong inside this one: they have to come before it.
     """
+
+    memory_side: ClassVar[MemorySide | None] = None
+    inside_of: ClassVar[tuple[str, ...]] = ()
 
     async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
         """Around each model call. Outside the memory filter the request holds the delta, inside it the whole."""

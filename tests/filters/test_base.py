@@ -1,6 +1,7 @@
 """The onion: order, short cuts, re-entry, and what an unused grain costs."""
 
 import pytest
+from msgspec.structs import replace
 
 from agentcore import (
     AssistantMessage,
@@ -12,6 +13,7 @@ from agentcore import (
     InvokeResult,
     MemoryFilter,
     ProviderError,
+    SystemMessage,
     ToolCall,
     ToolMessage,
     ToolRequest,
@@ -130,8 +132,6 @@ async def test_tool_filter_may_answer_in_the_tools_place() -> None:
 async def test_rewritten_results_reach_the_model_and_the_store_keeps_the_facts() -> None:
     class Redact(Filter):
         async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
-            from msgspec.structs import replace
-
             messages = [replace(m, content="[redacted]") if isinstance(m, ToolMessage) else m for m in request.messages]
             return await call_next(replace(request, messages=messages))
 
@@ -145,8 +145,6 @@ async def test_rewritten_results_reach_the_model_and_the_store_keeps_the_facts()
 async def test_repair_by_asking_again_is_stored_as_it_happened() -> None:
     class AskAgain(Filter):
         async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
-            from msgspec.structs import replace
-
             response = await call_next(request)
             if response.text == "bad":
                 response = await call_next(replace(request, messages=[UserMessage("not like that")]))
@@ -157,6 +155,24 @@ async def test_repair_by_asking_again_is_stored_as_it_happened() -> None:
         "x", conversation_id="u1"
     )
     assert [m.content for m in await memory.get("u1")] == ["x", "bad", "not like that", "good"]
+
+
+@pytest.mark.parametrize("named", [None, "Be long."], ids=["left-alone", "replaced"])
+async def test_filter_sees_the_instructions_and_may_replace_them(named: str | None) -> None:
+    seen: list[str | None] = []
+
+    class Instruct(Filter):
+        async def around_chat(self, request: ChatRequest, call_next: ChatCall) -> ChatResponse:
+            seen.append(request.system)
+            return await call_next(request if named is None else replace(request, system=named))
+
+    model = ScriptedModel(["a", "b"])
+    client = ChatClient(model, system="Be brief.", filters=[Instruct()])
+    await client.invoke("x")
+    await client.invoke_chat("x")
+    assert seen == ["Be brief."] * 2
+    for request in model.requests:
+        assert list(request.messages) == [SystemMessage(named or "Be brief."), UserMessage("x")]
 
 
 async def test_grain_that_is_not_overridden_is_not_in_the_chain() -> None:
