@@ -41,6 +41,36 @@ def streams_call(name: str, arguments: dict[str, Any]) -> Reply:
 
 
 PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
+    "filters_tour": (
+        [],
+        [
+            "MemoryFilter: turn, chat\nRetrievalFilter: chat",
+            "Two years. Ask [redacted].\n['handbook', 'handbook']\n2 messages stored",
+            "Two years. Ask [redacted]. | 0 tokens, 1 model call(s) so far",
+            "Ticket(product='kettle', urgent=False, summary='')\n",
+            "Ticket(product='kettle', urgent=True, summary='It leaks.')\n",
+            "True 2 model calls in this turn",
+            "blocked | that looks like a card number",
+            "blocked | too many turns; the next one can begin in",
+            "tokens: {'kim': 150}",
+            "[log] turn completed in",
+        ],
+    ),
+    "long_conversation": (
+        [
+            *[json_reply(says(f"Answer {n}. " + "Take the train and see the fjord. " * 12)) for n in range(1, 5)],
+            json_reply(says("Ada has 900 euros for a week in Norway in May.")),
+            json_reply(says("You are Ada.")),
+        ],
+        [
+            "> My name is Ada",
+            "(conversation 'journey': summed up to message ",
+            "You are Ada.",
+            "stored: 12 messages",
+            "shown to the model: ",
+            "Ada has 900 euros for a week in Norway in May.\n[End of the notes.",
+        ],
+    ),
     "quickstart": (
         [
             json_reply(calls("get_weather", {"city": "Oslo"})),

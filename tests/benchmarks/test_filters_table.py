@@ -1,0 +1,17 @@
+"""The table of filters can be made; what it says is for people to read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_table_of_filters_has_a_row_for_each() -> None:
+    command = [sys.executable, "-m", "benchmarks.filters", "--quick"]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=100, cwd=Path(__file__).parents[2]
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 15
+    for word in ("RedactingFilter", "CacheFilter, hit", "ToolSearchFilter"):
+        assert any(line.startswith(word) for line in lines)
