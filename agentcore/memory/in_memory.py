@@ -41,6 +41,7 @@ class _Conversation:
 
     __slots__ = (
         "created_at",
+        "hashes",
         "messages",
         "mutable",
         "parent",
@@ -66,15 +67,17 @@ class _Conversation:
         self.seqs = array("q")
         self.positions = array("q")
         self.times = array("d")
+        self.hashes = bytearray()  # of each run's turn: a search in bytes passes 10,000 runs in microseconds
 
     def runs_of(self, turn_id: str) -> Iterator[int]:
         """The runs of a turn, newest first."""
-        turns = self.turns
-        if turn_id not in turns:
-            return
-        for run in range(len(turns) - 1, -1, -1):
-            if turns[run] == turn_id:
+        wanted = _hash(turn_id)
+        at = self.hashes.rfind(wanted)
+        while at >= 0:
+            run, inside = divmod(at, len(wanted))
+            if not inside and self.turns[run] == turn_id:
                 yield run
+            at = self.hashes.rfind(wanted, 0, at + len(wanted) - 1)
 
     def end_of(self, run: int) -> int:
         return self.starts[run + 1] if run + 1 < len(self.starts) else len(self.messages)
@@ -102,6 +105,7 @@ class _Conversation:
         )
         if not goes_on:
             self.turns.append(turn_id)
+            self.hashes += _hash(turn_id)
             self.starts.append(index)
             self.seqs.append(self.version + 1)
             self.positions.append(position)
@@ -143,6 +147,7 @@ class _Conversation:
         runs = sum(1 for start in self.starts if start < keep)
         for column in (self.turns, self.starts, self.seqs, self.positions, self.times):
             del column[runs:]
+        del self.hashes[len(_hash("")) * runs :]
 
 
 class InMemoryChatMemory:
@@ -330,7 +335,7 @@ class InMemoryChatMemory:
             copy.parent = (conversation_id, at)
             copy.messages, copy.system, copy.turns = list(source.messages), list(source.system), list(source.turns)
             copy.mutable = list(source.mutable)
-            copy.starts, copy.seqs = source.starts[:], source.seqs[:]
+            copy.hashes, copy.starts, copy.seqs = source.hashes[:], source.starts[:], source.seqs[:]
             copy.positions, copy.times = source.positions[:], source.times[:]
             copy.cut(at)
             copy.version = max(at, target.version if target else self._cleared.pop(new_id, self._first_version))
@@ -435,6 +440,10 @@ def _info(conversation_id: str, conversation: _Conversation) -> ConversationInfo
         parent_id=parent_id,
         parent_seq=parent_seq,
     )
+
+
+def _hash(turn_id: str) -> bytes:
+    return hash(turn_id).to_bytes(8, "little", signed=True)
 
 
 def _is_mutable(message: Message) -> bool:

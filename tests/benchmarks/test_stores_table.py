@@ -24,6 +24,7 @@ def test_table_of_stores_has_sqlite_rows() -> None:
     [
         ("benchmarks.codecs", ["decode a delta", "encode 1,000", "request, beside"]),
         ("benchmarks.process", ["fan-out", "superstep"]),
+        ("benchmarks.in_memory", ["text, 15 characters", "tool rounds", "at 1,000 messages"]),
     ],
 )
 def test_other_tables_can_be_made(module: str, words: list[str]) -> None:
