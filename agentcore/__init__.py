@@ -34,6 +34,7 @@ from agentcore.errors import (
 from agentcore.events import (
     AgentEvent,
     ReasoningDelta,
+    ReplyRestarted,
     StreamEvent,
     TextDelta,
     ToolCallDelta,
@@ -84,6 +85,23 @@ from agentcore.usage import Usage
 if TYPE_CHECKING:  # imported when they are first asked for: they, or what they need, take their time
     from agentcore.agents.handoff import HandoffFilter, Persona
     from agentcore.agents.subagent import agent_tool
+    from agentcore.codecs.openai_chat_history import messages_from_openai
+    from agentcore.filters.cache import CacheFilter, InMemoryReplyStore, ReplyStore
+    from agentcore.filters.input_guard import InputGuard
+    from agentcore.filters.logging import LoggingFilter
+    from agentcore.filters.output_guard import OutputGuard
+    from agentcore.filters.rate_limit import RateLimitFilter
+    from agentcore.filters.re_reading import ReReadingFilter
+    from agentcore.filters.redacting import RedactingFilter
+    from agentcore.filters.retrieval import Passage, Retrieval, RetrievalFilter, Retriever
+    from agentcore.filters.retry import RetryFilter
+    from agentcore.filters.structured import StructuredOutputFilter
+    from agentcore.filters.tool_index import KeywordToolIndex, ToolIndex
+    from agentcore.filters.tool_search import ToolSearchFilter
+    from agentcore.filters.usage import UsageFilter, UsageRecord
+    from agentcore.filters.verdict import Block
+    from agentcore.memory.postgres import PostgresChatMemory
+    from agentcore.memory.redis import RedisChatMemory
     from agentcore.memory.sqlite import SQLiteChatMemory
     from agentcore.memory.summarizing import SummarizingChatMemory
     from agentcore.memory.urls import chat_memory
@@ -102,6 +120,8 @@ __all__ = [
     "AssistantMessage",
     "AudioPart",
     "BatchResult",
+    "Block",
+    "CacheFilter",
     "ChatClient",
     "ChatMemory",
     "ChatModel",
@@ -129,10 +149,14 @@ __all__ = [
     "HistoryProblem",
     "ImagePart",
     "InMemoryChatMemory",
+    "InMemoryReplyStore",
+    "InputGuard",
     "InvalidInputError",
     "InvokeResult",
+    "KeywordToolIndex",
     "LeaseLostError",
     "Limits",
+    "LoggingFilter",
     "MemoryFilter",
     "Message",
     "MessageTokenCounter",
@@ -140,19 +164,33 @@ __all__ = [
     "OpenAIEmbeddingModel",
     "OpenAIResponsesModel",
     "OutputError",
+    "OutputGuard",
     "Part",
+    "Passage",
     "Pause",
     "PauseError",
     "PendingCall",
     "Persona",
+    "PostgresChatMemory",
     "PromptCache",
     "ProviderError",
+    "RateLimitFilter",
+    "ReReadingFilter",
     "ReasoningDelta",
     "ReasoningEffort",
+    "RedactingFilter",
+    "RedisChatMemory",
     "Repair",
+    "ReplyRestarted",
+    "ReplyStore",
+    "Retrieval",
+    "RetrievalFilter",
+    "Retriever",
+    "RetryFilter",
     "SQLiteChatMemory",
     "StoreError",
     "StreamEvent",
+    "StructuredOutputFilter",
     "SummarizingChatMemory",
     "SystemMessage",
     "TextDelta",
@@ -165,11 +203,13 @@ __all__ = [
     "ToolDefinition",
     "ToolError",
     "ToolFinished",
+    "ToolIndex",
     "ToolMessage",
     "ToolProgress",
     "ToolRequest",
     "ToolResult",
     "ToolSchema",
+    "ToolSearchFilter",
     "ToolStarted",
     "Toolset",
     "TransientToolError",
@@ -178,6 +218,8 @@ __all__ = [
     "TurnStream",
     "UnsupportedContentError",
     "Usage",
+    "UsageFilter",
+    "UsageRecord",
     "UserMessage",
     "VersionConflictError",
     "WindowedChatMemory",
@@ -188,23 +230,48 @@ __all__ = [
     "count_tokens",
     "embedding_model",
     "heal",
+    "messages_from_openai",
     "tiktoken_counter",
     "token_counter",
     "tool",
 ]
 
 _ON_USE = {
+    "Block": "agentcore.filters.verdict",
+    "CacheFilter": "agentcore.filters.cache",
     "EmbeddingLimits": "agentcore.providers.embedding_batches",
     "GeminiChatModel": "agentcore.providers.gemini",
     "HandoffFilter": "agentcore.agents.handoff",
+    "InMemoryReplyStore": "agentcore.filters.cache",
+    "InputGuard": "agentcore.filters.input_guard",
+    "KeywordToolIndex": "agentcore.filters.tool_index",
+    "LoggingFilter": "agentcore.filters.logging",
     "OpenAIEmbeddingModel": "agentcore.providers.openai_embeddings",
     "OpenAIResponsesModel": "agentcore.providers.openai_responses",
+    "OutputGuard": "agentcore.filters.output_guard",
+    "Passage": "agentcore.filters.retrieval",
     "Persona": "agentcore.agents.handoff",
+    "PostgresChatMemory": "agentcore.memory.postgres",
+    "RateLimitFilter": "agentcore.filters.rate_limit",
+    "ReReadingFilter": "agentcore.filters.re_reading",
+    "RedactingFilter": "agentcore.filters.redacting",
+    "RedisChatMemory": "agentcore.memory.redis",
+    "ReplyStore": "agentcore.filters.cache",
+    "Retrieval": "agentcore.filters.retrieval",
+    "RetrievalFilter": "agentcore.filters.retrieval",
+    "Retriever": "agentcore.filters.retrieval",
+    "RetryFilter": "agentcore.filters.retry",
     "SQLiteChatMemory": "agentcore.memory.sqlite",
+    "StructuredOutputFilter": "agentcore.filters.structured",
     "SummarizingChatMemory": "agentcore.memory.summarizing",
+    "ToolIndex": "agentcore.filters.tool_index",
+    "ToolSearchFilter": "agentcore.filters.tool_search",
+    "UsageFilter": "agentcore.filters.usage",
+    "UsageRecord": "agentcore.filters.usage",
     "agent_tool": "agentcore.agents.subagent",
     "chat_memory": "agentcore.memory.urls",
     "embedding_model": "agentcore.providers.embedding_presets",
+    "messages_from_openai": "agentcore.codecs.openai_chat_history",
 }
 
 
