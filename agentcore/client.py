@@ -307,6 +307,12 @@ class ChatClient:
             )
         return Conversation(self, conversation_id, self._memory)
 
+    @property
+    def memory(self) -> ChatMemory | None:
+        """The store that holds the record, behind whatever the model sees of it; None remembers nothing."""
+        store = self._memory.store
+        return None if store is None else record_store(store)
+
     def describe(self) -> str:
         """The onion as it is: one line a layer, outermost first, with the grains each layer takes part in."""
         lines = [f"{type(one).__name__}: {', '.join(_grains(one)) or 'nothing'}" for one in self._filters]
@@ -399,6 +405,8 @@ class ChatClient:
 
     async def _run_turn(self, request: TurnRequest) -> InvokeResult:
         turn = request.turn
+        if turn.cancelled:  # before it began: nothing of it happens, even if nothing in it would ever wait
+            return turn_result(turn, "cancelled")
         scope = turn.open_scope(request.limits.seconds)
         try:
             async with scope:
@@ -532,6 +540,15 @@ class Conversation:
     async def history(self) -> Sequence[Message]:
         """All messages of the conversation, oldest first, as they are stored."""
         return await self._store.get(self.id)
+
+    async def stop_turn(self) -> None:
+        """Stop the turn that is running, in whatever process; it ends as `cancelled`. Returns when it has ended.
+
+        Raises:
+            ConversationBusyError: it had not ended within the client's `busy_timeout`.
+        """
+        async with self._memory.hold_turn(self.id, on_busy="supersede"):
+            pass
 
     async def reset(self) -> None:
         """Forget the conversation, after the turn that is running, if one is."""

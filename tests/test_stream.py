@@ -359,3 +359,14 @@ async def test_clean_up_of_a_stopped_tool_may_await(how: str, calls: int) -> Non
     assert sorted(cleaned) == [str(n) for n in range(calls)]
     assert check_history(await memory.get("u1")) == []
     assert len(await memory.get("u1")) == 2 + calls
+
+
+async def test_turn_that_is_cancelled_before_it_began_does_nothing() -> None:
+    model = ScriptedModel(["never", "next"])
+    client = ChatClient(model, memory=InMemoryChatMemory())
+    async with client.stream("hi", conversation_id="c") as turn:
+        turn.cancel()
+        assert [event async for event in turn] == []
+    assert turn.result.status == "cancelled"
+    assert model.requests == []
+    assert await client.conversation("c").history() == ()

@@ -49,15 +49,20 @@ class MemoryFilter(Filter):
         """Where pauses are kept; None if the store keeps none."""
         return self._access.records if self._access is not None else None
 
-    def hold_turn(self, conversation_id: str, turn: Turn | None = None) -> AbstractAsyncContextManager[Lease | None]:
+    def hold_turn(
+        self, conversation_id: str, turn: Turn | None = None, *, on_busy: BusyPolicy | None = None
+    ) -> AbstractAsyncContextManager[Lease | None]:
         """Hold the conversation's place for the length of the block.
+
+        Args:
+            on_busy: instead of the filter's own.
 
         Raises:
             ConversationBusyError: refused, or waited in vain.
         """
         return self._locking.lock_turn(
             conversation_id,
-            on_busy=self.on_busy,
+            on_busy=on_busy or self.on_busy,
             timeout=self.busy_timeout,
             supersede=turn.cancel if turn is not None else None,
         )

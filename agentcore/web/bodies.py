@@ -1,0 +1,65 @@
+"""What the routes are sent: bodies of a bounded size, as the types they have to be."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+
+from agentcore.messages import Part, UserMessage
+from agentcore.pause import Decision
+from agentcore.web.answers import Refusal
+
+T = TypeVar("T")
+
+
+class NewTurn(Struct, forbid_unknown_fields=True):
+    """The body of a new turn: what the user says, as text or parts. Nobody can send what the model, a tool or the app
+    would have said.
+    """
+
+    message: str | list[Part]
+
+    def messages(self) -> Sequence[UserMessage]:
+        return (UserMessage(self.message if isinstance(self.message, str) else tuple(self.message)),)
+
+
+class Decisions(Struct, forbid_unknown_fields=True):
+    """The body of a resumption."""
+
+    decisions: list[Decision]
+
+
+async def read_json(request: Request, type_: type[T], *, max_bytes: int) -> T:
+    """The body as a value of a type.
+
+    Raises:
+        Refusal: it is not JSON by its content type (415: which also keeps other sites' forms out), too large (413), or
+            not of the type (422).
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "media_type", "send the body as application/json")
+    body = await read_body(request, max_bytes=max_bytes)
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(422, "invalid_input", f"the body is not what it should be: {error}") from error
+
+
+async def read_body(request: Request, *, max_bytes: int) -> bytes:
+    """The body, unless it is larger than it may be.
+
+    Raises:
+        Refusal: 413.
+    """
+    too_large = Refusal(413, "too_large", f"the body is larger than {max_bytes:,} bytes")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise too_large
+    parts = bytearray()
+    async for chunk in request.stream():
+        parts += chunk
+        if len(parts) > max_bytes:
+            raise too_large
+    return bytes(parts)

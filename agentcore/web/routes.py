@@ -1,0 +1,275 @@
+"""chat_routes: the conversations of a client over HTTP, as an ASGI app to mount."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agentcore.client import ChatClient
+from agentcore.errors import ConfigurationError
+from agentcore.memory.base import ConversationListing
+from agentcore.web.answers import (
+    Refusal,
+    as_refusal,
+    event_stream,
+    json_response,
+    refusal_response,
+    result_value,
+    run_events,
+)
+from agentcore.web.authorize import Authorizer
+from agentcore.web.bodies import Decisions, NewTurn, read_json
+from agentcore.web.runs import OnDisconnect, Run, Runs
+from agentcore.web.signals import told_of_signals
+
+HEADERS_WITHIN = 1.0
+"""Seconds that a stream waits for its first event before it is begun: so long an error can still be a status."""
+
+_LONGEST_ID = 200
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class ChatRoutes:
+    """An ASGI app with the conversations of a client; see `chat_routes`.
+
+    Attributes:
+        client: whose conversations they are.
+        runs: its running turns.
+        authorize: who may use which conversation.
+        max_body_bytes: the largest body that is read.
+        show_details: whether what a provider or a store said of an error is shown.
+        grace: seconds that running turns have when the server goes down.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        *,
+        authorize: Authorizer,
+        runs: Runs,
+        max_body_bytes: int,
+        show_details: bool,
+        grace: float,
+    ) -> None:
+        self.client = client
+        self.runs = runs
+        self.authorize = authorize
+        self.max_body_bytes = max_body_bytes
+        self.show_details = show_details
+        self.grace = grace
+        one = "/conversations/{conversation_id}"
+        self._router = Router(
+            [
+                Route("/conversations", self.endpoint(self._list)),
+                Route(one, self.endpoint(self._show)),
+                Route(one, self.endpoint(self._forget), methods=["DELETE"]),
+                Route(f"{one}/turns", self.endpoint(self._begin), methods=["POST"]),
+                Route(f"{one}/resume", self.endpoint(self._resume), methods=["POST"]),
+                Route(f"{one}/cancel", self.endpoint(self._cancel), methods=["POST"]),
+                Route(f"{one}/events", self.endpoint(self._join)),
+            ],
+            lifespan=self.lifespan,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI 3)."""
+        await self._router(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self, app: ASGIApp) -> AsyncGenerator[None]:
+        """Serve from here to the end of the block: to be given to the app that the routes are mounted in.
+
+        On SIGTERM and SIGINT no new turns are begun (503); running ones get the grace time, then end as `cancelled`.
+        The client's toolsets are opened, and it is closed at the end.
+        """
+        async with self.client, self.runs:
+            with told_of_signals(self.runs.begin_shut_down):
+                yield
+
+    def endpoint(self, handle: Endpoint) -> Endpoint:
+        """A handler whose errors are answered as the routes answer them."""
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            except HTTPException as error:
+                if isinstance(error, Refusal):
+                    return refusal_response(error)
+                raise
+            except Exception as error:  # noqa: BLE001 - answered and logged
+                return refusal_response(as_refusal(error, details=self.show_details))
+
+        return answered
+
+    async def allowed(self, request: Request, conversation_id: str) -> Mapping[str, Any]:
+        """The tool context of a user who may use a conversation.
+
+        Raises:
+            Refusal: 404, whether it is somebody else's or does not exist.
+        """
+        context = None
+        if 0 < len(conversation_id) <= _LONGEST_ID:
+            context = await self.authorize(request, conversation_id)
+        if context is None:
+            raise Refusal(404, "not_found", "there is no such conversation")
+        return context
+
+    async def answer(self, request: Request, run: Run) -> Response:
+        """A run as an answer: as server-sent events if the request asks for them, else its result as JSON."""
+        if "text/event-stream" in request.headers.get("accept", ""):
+            with anyio.move_on_after(HEADERS_WITHIN):
+                await run.began()
+            if run.is_finished and not run.last_number:
+                _ = run.result  # an error is a status, as long as nothing was sent
+            return self.stream(run, 0)
+        if self.runs.on_disconnect == "cancel":
+            await _ended_or_left(request, run)
+        return json_response(result_value(run.id, await run.finished()))
+
+    def stream(self, run: Run, after: int) -> Response:
+        """The events of a run after a number, as server-sent events."""
+        return event_stream(run_events(run, after, details=self.show_details), grace=self.grace + 5)
+
+    async def _list(self, request: Request) -> Response:
+        store = self.client.memory
+        if not isinstance(store, ConversationListing):
+            raise Refusal(501, "not_supported", "this store cannot list its conversations")
+        query = request.query_params
+        limit = query.get("limit", "50")
+        if not limit.isdecimal() or not 1 <= int(limit) <= 100:
+            raise Refusal(422, "invalid_input", "limit is a number from 1 to 100")
+        page = await store.list_conversations(
+            limit=int(limit), after=query.get("after"), prefix=query.get("prefix", "")
+        )
+        own = [one for one in page.conversations if await self.authorize(request, one.conversation_id) is not None]
+        return json_response({"conversations": own, "after": page.after})
+
+    async def _show(self, request: Request) -> Response:
+        conversation_id = request.path_params["conversation_id"]
+        await self.allowed(request, conversation_id)
+        running = self.runs.running(conversation_id)
+        messages = await self.client.conversation(conversation_id).history()
+        pause = await self.client.open_pause(conversation_id)
+        return json_response(
+            {
+                "conversation_id": conversation_id,
+                "messages": messages,
+                "pause": pause,
+                "running": None if running is None else running.id,
+            }
+        )
+
+    async def _forget(self, request: Request) -> Response:
+        conversation_id = request.path_params["conversation_id"]
+        await self.allowed(request, conversation_id)
+        conversation = self.client.conversation(conversation_id)
+        await conversation.stop_turn()
+        await conversation.reset()
+        return Response(status_code=204)
+
+    async def _begin(self, request: Request) -> Response:
+        conversation_id = request.path_params["conversation_id"]
+        context = await self.allowed(request, conversation_id)
+        body = await read_json(request, NewTurn, max_bytes=self.max_body_bytes)
+        run = self.runs.start(body.messages(), conversation_id=conversation_id, tool_context=context)
+        return await self.answer(request, run)
+
+    async def _resume(self, request: Request) -> Response:
+        conversation_id = request.path_params["conversation_id"]
+        context = await self.allowed(request, conversation_id)
+        body = await read_json(request, Decisions, max_bytes=self.max_body_bytes)
+        run = self.runs.resume(conversation_id, body.decisions, tool_context=context)
+        return await self.answer(request, run)
+
+    async def _cancel(self, request: Request) -> Response:
+        conversation_id = request.path_params["conversation_id"]
+        await self.allowed(request, conversation_id)
+        if not self.runs.cancel(conversation_id):  # it may run in another process
+            await self.client.conversation(conversation_id).stop_turn()
+        return Response(status_code=204)
+
+    async def _join(self, request: Request) -> Response:
+        conversation_id = request.path_params["conversation_id"]
+        await self.allowed(request, conversation_id)
+        seen = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        run_id, _, number = seen.partition(":")
+        run = self.runs.find(run_id) if run_id else self.runs.running(conversation_id)
+        if run is None or run.conversation_id != conversation_id:
+            return Response(status_code=204)  # which tells an EventSource not to try again
+        return self.stream(run, int(number) if number.isdecimal() else 0)
+
+
+async def _ended_or_left(request: Request, run: Run) -> None:
+    """Wait for the end of a run, which comes sooner when the client goes away."""
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        run.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await run.ended()
+        tasks.cancel_scope.cancel()
+
+
+def chat_routes(
+    client: ChatClient,
+    *,
+    authorize: Authorizer,
+    on_disconnect: OnDisconnect = "continue",
+    grace: float = 10.0,
+    max_body_bytes: int = 1 << 20,
+    max_kept_bytes: int = 1 << 20,
+    show_details: bool = False,
+) -> ChatRoutes:
+    """The conversations of a client over HTTP, as an ASGI app to mount in Starlette or FastAPI.
+
+        chat = chat_routes(client, authorize=who)
+        app = FastAPI(lifespan=chat.lifespan)
+        app.mount("/chat", chat)
+
+    * `POST /conversations/{id}/turns` with `{"message": "…"}` (or a list of parts) runs a turn. The answer is the
+      result as JSON, or, with `Accept: text/event-stream`, the events as they come (`id: run:number`), then `result`
+      or `error`.
+    * `GET /conversations/{id}/events` joins the running turn, from `Last-Event-ID` on; 204 if there is none.
+    * `POST /conversations/{id}/resume` with `{"decisions": […]}` goes on with a turn that paused.
+    * `POST /conversations/{id}/cancel` stops the running turn, in whatever process it runs.
+    * `GET /conversations/{id}` shows the messages, what waits for a decision, and what runs.
+    * `DELETE /conversations/{id}` forgets it; `GET /conversations` lists those that the user may see.
+
+    Errors are `{"error": {"kind", "message"}}`. CORS is the app's.
+
+    Args:
+        client: its memory holds the conversations.
+        authorize: who may use a conversation; see `Authorizer`.
+        on_disconnect: what becomes of a turn whose readers are all gone: it goes on and can be joined again, or is
+            cancelled.
+        grace: seconds that running turns get when the server goes down.
+        max_body_bytes: the largest body that is read; a larger one is refused with 413.
+        max_kept_bytes: events of a running turn that are kept for readers who join later, in bytes (roughly).
+        show_details: put into errors what a provider or a store said; for your own eyes.
+
+    Raises:
+        ConfigurationError: the client has no memory.
+    """
+    if client.memory is None:
+        raise ConfigurationError("chat_routes needs a client with a memory: ChatClient(model, memory=…)")
+    runs = Runs(client, on_disconnect=on_disconnect, max_kept_bytes=max_kept_bytes, grace=grace)
+    return ChatRoutes(
+        client,
+        authorize=authorize,
+        runs=runs,
+        max_body_bytes=max_body_bytes,
+        show_details=show_details,
+        grace=grace,
+    )
