@@ -55,7 +55,9 @@ class MemoryFilter(Filter):
         """Hold the conversation's place for the length of the block.
 
         Args:
-            on_busy: instead of the filter's own.
+            conversation_id: Whose place.
+            turn: Cancelled when a later turn takes the place over; None for a holder that is not a turn.
+            on_busy: Instead of the filter's own.
 
         Raises:
             ConversationBusyError: refused, or waited in vain.
