@@ -13,9 +13,9 @@ from agentcore.codecs.anthropic_request import losses, request_body
 from agentcore.codecs.anthropic_stream import AnthropicStreamDecoder, json_object
 from agentcore.codecs.base import NO_NAMES, WireRequest
 from agentcore.codecs.failures import failure_error, failure_of, is_failure, provider_error
-from agentcore.codecs.shared import as_int, decode_json, encode_json, excerpt, tool_names, wire_names
+from agentcore.codecs.shared import as_int, decode_json, encode_json, excerpt, json_or_none, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import BLANK
+from agentcore.codecs.stream_base import BLANK, holds_events
 from agentcore.errors import DecodeError, ProviderError
 from agentcore.messages import Message
 
@@ -115,16 +115,21 @@ class AnthropicMessagesCodec:
 
     def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
         """A whole body as a response; see `Codec.decode`."""
-        if body[:64].lstrip(BLANK).startswith((b"data:", b"event:", b":")):  # a stream, though none was asked for
+        if holds_events(body):  # a stream, though none was asked for
             decoder = self.stream_decoder(wire)
             decoder.feed(body)
             decoder.finish()
             return decoder.response()
         try:
+            if body.lstrip(BLANK)[:1] == b"[" and is_failure(json_or_none(body)):  # as some gateways wrap it
+                raise provider_error(self.provider, body)
             reply = decode_json(body, _bodies, _Body)
             if reply.type == "error" or reply.error or (reply.message and not reply.content and not reply.stop_reason):
                 raise failure_error(self.provider, failure_of(json_object(body), body))
             if reply.content is None and reply.stop_reason is None:
+                whole = json_object(body)
+                if is_failure(whole):
+                    raise failure_error(self.provider, failure_of(whole, body))
                 raise DecodeError(f"the answer has no content: {excerpt(body)}", retryable=True)
             response = response_of(
                 blocks_of(reply.content),

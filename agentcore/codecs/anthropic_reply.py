@@ -31,18 +31,24 @@ _FINISH: dict[str, FinishReason] = {
 
 
 def blocks_of(content: object) -> list[dict[str, Any]]:
-    """The content of a reply as blocks; a text alone is a block of text.
+    """The content of a reply as blocks; a text alone is a block of text, and so is one that does not say what it is.
 
     Raises:
         DecodeError: it is neither.
     """
     if content is None:
         return []
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    if not isinstance(content, list):
+    if not isinstance(content, str | list):
         raise DecodeError(f"content is not a list of blocks: {excerpt(encode_json(content))}")
-    return [cast("dict[str, Any]", one) for one in cast("list[Any]", content) if isinstance(one, dict)]
+    blocks: list[dict[str, Any]] = []
+    for one in cast("list[Any]", content if isinstance(content, list) else [content]):
+        if isinstance(one, str) and one:
+            blocks.append({"type": "text", "text": one})
+        elif isinstance(one, dict):
+            block = cast("dict[str, Any]", one)
+            is_text = block.get("type") is None and isinstance(block.get("text"), str)
+            blocks.append({**block, "type": "text"} if is_text else block)
+    return blocks
 
 
 def response_of(

@@ -8,8 +8,16 @@ from msgspec import Struct
 
 from agentcore.chat import ChatResponse
 from agentcore.codecs.anthropic_reply import blocks_of, response_of
-from agentcore.codecs.failures import failure_error, failure_of, provider_error
-from agentcore.codecs.shared import as_int, as_text, decode_json, encode_json, mend_surrogates, parse_arguments
+from agentcore.codecs.failures import failure_error, failure_of, is_failure, provider_error
+from agentcore.codecs.shared import (
+    as_int,
+    as_text,
+    decode_json,
+    encode_json,
+    excerpt,
+    mend_surrogates,
+    parse_arguments,
+)
 from agentcore.codecs.stream_base import EventStreamDecoder, closed_early
 from agentcore.errors import DecodeError
 from agentcore.events import ReasoningDelta, StreamEvent, TextDelta, ToolCallDelta
@@ -74,12 +82,12 @@ class _Block:
         """The block as it would stand in a body."""
         block = dict(self.start)
         if self.kind == "text":
-            block["text"] = (as_text(block.get("text")) or "") + "".join(self.text)
+            block["text"] = mend_surrogates((as_text(block.get("text")) or "") + "".join(self.text))
             if self.citations:
                 known = block.get("citations")
                 block["citations"] = [*(cast("list[Any]", known) if isinstance(known, list) else []), *self.citations]
         elif self.kind == "thinking":
-            block["thinking"] = (as_text(block.get("thinking")) or "") + "".join(self.text)
+            block["thinking"] = mend_surrogates((as_text(block.get("thinking")) or "") + "".join(self.text))
             block["signature"] = (as_text(block.get("signature")) or "") + "".join(self.signature)
         elif self.json or "input" in block or self.kind == "tool_use":
             block["input"] = parse_arguments(self.raw_input())[0]
@@ -119,6 +127,7 @@ class AnthropicStreamDecoder(EventStreamDecoder):
         self._early: list[dict[str, Any]] = []  # blocks that stood in the first event already
         self._odd_text = False
         self._held = ""
+        self._stray: str | None = None  # the first arguments that came for a block which is no call
 
     @property
     def text(self) -> str:
@@ -140,6 +149,8 @@ class AnthropicStreamDecoder(EventStreamDecoder):
     def _assemble(self) -> ChatResponse:
         if not self._blocks and self._id is None and self._stop_reason is None:
             raise DecodeError("the stream held no message", retryable=True)
+        if self._stray is not None and any(block.call is not None and not block.raw_input() for block in self._blocks):
+            raise DecodeError(f"a tool call got no arguments, and arguments came for another place, {self._stray}")
         ordered = self._blocks  # where a server uses an index twice, the order of coming is all there is
         if len(self._by_index) == len(ordered):
             ordered = sorted(ordered, key=lambda block: block.index)
@@ -198,7 +209,7 @@ class AnthropicStreamDecoder(EventStreamDecoder):
             self._take_usage(event.usage)
         elif kind == "message_stop":
             self._end(events)
-        elif kind == "error" or name == "error" or event.error:
+        elif kind == "error" or name == "error" or event.error or (not kind and is_failure(json_object(payload))):
             raise failure_error(self._provider, failure_of(json_object(payload), payload))
 
     def _end(self, events: list[StreamEvent]) -> None:
@@ -282,19 +293,29 @@ class AnthropicStreamDecoder(EventStreamDecoder):
                     block = self._add(index, {"type": "thinking", "thinking": ""})
                 block.text.append(thought)
                 events.append(ReasoningDelta(mend_surrogates(thought) if self._odd_text else thought))
-        elif block is None:
-            return
         elif kind == "input_json_delta":
             piece = delta.partial_json
-            if type(piece) is str and piece:
-                block.json.append(piece)
-                if block.call is not None:
-                    events.append(self._call_event(block, block.call, piece))
+            if piece is not None and type(piece) is not str:  # the arguments as a value
+                piece = encode_json(piece).decode()
+            if piece:
+                self._put_input(block, index, piece, events)
+        elif block is None:
+            return
         elif kind == "signature_delta":
             if isinstance(delta.signature, str):
                 block.signature.append(delta.signature)
         elif kind == "citations_delta" and delta.citation is not None:
             block.citations.append(delta.citation)
+
+    def _put_input(self, block: _Block | None, index: int, piece: str, events: list[StreamEvent]) -> None:
+        """A piece of a call's arguments."""
+        if block is None or block.kind in ("text", "thinking"):
+            if piece.strip() and self._stray is None:
+                self._stray = f"content block {index}: {excerpt(piece)}"
+            return
+        block.json.append(piece)
+        if block.call is not None:
+            events.append(self._call_event(block, block.call, piece))
 
     def _tell_input(self, block: _Block | None, events: list[StreamEvent]) -> None:
         """The input of a call that came whole, at its start."""

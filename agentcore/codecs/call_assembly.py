@@ -3,6 +3,7 @@
 A wrong merge is worse than an error: a tool would run with another call's arguments.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -22,8 +23,12 @@ from agentcore.messages import ToolCall
 MAX_CALLS = 1024
 
 
+_STRUCTURE = re.compile(r'["{}\[\]]|\\.?', re.DOTALL)
+_LONGEST_WORD = 64  # pieces
+
+
 class _Entry:
-    __slots__ = ("fragments", "id", "name", "object", "position")
+    __slots__ = ("end", "fragments", "id", "name", "object", "position")
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -31,6 +36,7 @@ class _Entry:
         self.name = ""
         self.fragments: list[str] = []
         self.object: dict[str, Any] | None = None
+        self.end: _End | None = None  # made for the servers whose calls can only be told apart by where they end
 
     def started(self) -> bool:
         return self.object is not None or bool(self.fragments)
@@ -38,12 +44,54 @@ class _Entry:
     def complete(self) -> bool:
         if self.object is not None:
             return True
-        # A look at the last character first: a server that repeats the name would have all parsed at every fragment.
-        return bool(self.fragments) and self.fragments[-1].rstrip()[-1:] in ("}", '"', "l") and self._parses()
+        if self.end is None:
+            self.end = _End()
+        return self.end.reached(self.fragments)
 
-    def _parses(self) -> bool:
-        self.fragments = ["".join(self.fragments)]
-        return is_complete_json(self.fragments[0])
+
+class _End:
+    """Finds the end of a JSON object or text that comes in pieces.
+
+    Each piece is looked at once and the whole parsed once: a server that repeats the name asks for the end at every
+    piece, and parsing all of them each time would take hours.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_opened", "_seen", "_verdict", "_within")
+
+    def __init__(self) -> None:
+        self._seen = 0  # pieces
+        self._depth = 0  # brackets that are open
+        self._within = False  # a text
+        self._escaped = False  # the last piece ended with a backslash
+        self._opened = False
+        self._verdict: bool | None = None  # once everything that was opened is closed
+
+    def reached(self, pieces: list[str]) -> bool:
+        for piece in pieces[self._seen :]:
+            self._look_at(piece)
+        self._seen = len(pieces)
+        if not self._opened:  # a bare word
+            return len(pieces) <= _LONGEST_WORD and "".join(pieces).strip() == "null"
+        if self._verdict is None and self._depth <= 0 and not self._within:
+            self._verdict = is_complete_json("".join(pieces))
+        return self._verdict is True
+
+    def _look_at(self, piece: str) -> None:
+        if self._verdict is not None:
+            self._verdict = self._verdict and not piece.strip()
+            return
+        start = int(self._escaped)
+        self._escaped = False
+        for found in _STRUCTURE.finditer(piece, start):
+            mark = found[0]
+            if mark[0] == "\\":
+                self._escaped = len(mark) == 1
+            elif mark == '"':
+                self._within = not self._within
+                self._opened = True
+            elif not self._within:
+                self._depth += 1 if mark in "{[" else -1
+                self._opened = True
 
 
 class CallAssembly:
@@ -60,6 +108,8 @@ class CallAssembly:
         self._by_id: dict[str, _Entry] = {}
         self._displaced: _Entry | None = None  # the last call that was given a used index
         self._doubtful: set[int] = set()  # indexes that a second call took before the first one was complete
+        self._position = 0  # of the last fragment in its list
+        self._listed: set[int] = set()  # positions of the calls that had a fragment in that list
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -74,7 +124,8 @@ class CallAssembly:
             call_id: its id, empty if the fragment has none.
             name: its name or the next piece of it, empty if the fragment has none.
             arguments: a piece of JSON text, or the arguments as a value.
-            position: place of the fragment in its list; those of one list that carry no index are different calls.
+            position: place of the fragment in its list; those of one list that carry no index, or a name each and no
+                id, are different calls.
 
         Raises:
             DecodeError: it cannot be told which call the fragment belongs to.
@@ -82,9 +133,13 @@ class CallAssembly:
         if not isinstance(arguments, str | dict) and arguments is not None:
             arguments = encode_json(arguments).decode()
         says_arguments = isinstance(arguments, dict) or bool(arguments and arguments.strip())
+        if position <= self._position:
+            self._listed.clear()
+        self._position = position
         entry = self._find(index, call_id, name, says_arguments, position)
         if entry is None:
             return None
+        self._listed.add(entry.position)
         if call_id and not entry.id:
             entry.id = call_id
             self._by_id[call_id] = entry
@@ -134,7 +189,11 @@ class CallAssembly:
         if entry is None:
             return self._find_new_index(index, call_id, name)
         if call_id and entry.id and call_id != entry.id:
+            if call_id not in self._by_id and says_arguments and not name and entry.name and not entry.complete():
+                return entry  # a server that makes up an id for every fragment
             return self._by_id.get(call_id) or self._displace(index, entry)
+        if name and not call_id and entry.name and entry.position in self._listed:
+            return self._displace(index, entry)
         # Without an id a name after whole arguments begins another call: some gateways number every call 0.
         if name and not call_id and (says_arguments or name != entry.name) and entry.complete():
             return self._displace(index, entry)

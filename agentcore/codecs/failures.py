@@ -101,6 +101,20 @@ _OTHER_WORDS: tuple[tuple[ErrorKind, "re.Pattern[str]"], ...] = (
     ("not_found", re.compile(r"not found|does not exist|no such model", re.IGNORECASE)),
     ("timeout", re.compile(r"timed out|timeout", re.IGNORECASE)),
 )
+# MiniMax API documentation, "Error codes": what the number in `base_resp` means, in the words above.
+_MINIMAX_CODES = {
+    1001: "timeout",
+    1002: "rate_limit",
+    1004: "authentication",
+    1008: "insufficient_balance",
+    1026: "content_filter",
+    1027: "content_filter",
+    1039: "rate_limit",
+    1041: "rate_limit",
+    1042: "invalid_request",
+    2013: "invalid_request",
+    2049: "invalid_api_key",
+}
 _RETRYABLE_KINDS = frozenset(("rate_limit", "overloaded", "server", "timeout", "network"))
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429, 498, 499))
 
@@ -147,6 +161,14 @@ def read_failure(body: bytes, status: int | None = None) -> Failure:
         return Failure(_plain(body, status)) if value is None else failure_of(value, body)
     except RecursionError:
         return Failure(_plain(body, status))
+
+
+def is_plain_failure(value: object) -> bool:
+    """Whether a JSON value says of itself that it is an error, whatever else stands in it."""
+    if not isinstance(value, dict):
+        return False
+    known = cast("dict[str, Any]", value)
+    return known.get("object") == "error" or bool(known.get("error")) or bool(_base_resp(known))
 
 
 def is_failure(value: object) -> bool:
@@ -196,7 +218,10 @@ def _base_resp(outer: dict[str, Any]) -> object:
     if not isinstance(status, dict):
         return None
     known = cast("dict[str, Any]", status)
-    return known if known.get("status_code") else None
+    code = as_int(known.get("status_code"))
+    if code is None:
+        return known if known.get("status_code") else None
+    return {**known, "type": _MINIMAX_CODES.get(code)} if code else None
 
 
 def _text(error: dict[str, Any]) -> str | None:

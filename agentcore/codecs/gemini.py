@@ -16,7 +16,7 @@ from agentcore.codecs.gemini_request import LEGAL_NAME, request_body, unsupporte
 from agentcore.codecs.gemini_stream import GeminiStreamDecoder
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, json_or_none, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import BLANK, closed_early
+from agentcore.codecs.stream_base import BLANK, closed_early, holds_events
 from agentcore.errors import ConfigurationError, DecodeError, ProviderError
 from agentcore.messages import Message
 
@@ -55,7 +55,7 @@ class GeminiCodec:
 
     def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
         """A whole body as a response; see `Codec.decode`."""
-        if body[:64].lstrip(BLANK).startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+        if holds_events(body):
             decoder = self.stream_decoder(wire)  # a stream, though none was asked for
             decoder.feed(body)
             decoder.finish()

@@ -17,7 +17,7 @@ from msgspec import Struct
 from agentcore.chat import ChatOptions, ChatRequest, ReasoningEffort
 from agentcore.codecs.gemini_replay import SIGNATURE, SKIP_VALIDATION, generation, kept_parts
 from agentcore.codecs.gemini_schema import declaration, fitting_schema
-from agentcore.codecs.parts import cannot_carry, kind_of
+from agentcore.codecs.parts import cannot_carry, kind_of, places_of
 from agentcore.codecs.shared import encode_json
 from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
@@ -145,7 +145,9 @@ def wire_contents(
     known = generation(model)
     validates = known is not None and known >= (3, 0)
     batch: Mapping[str, _Call] = {}  # call id → call as it was sent, of the last batch
-    for index, message in enumerate(heal(messages)[0]):
+    healed = heal(messages)[0]
+    place_of = places_of(healed, messages)
+    for index, message in enumerate(healed):
         parts: list[Any]
         role = "user"
         if type(message) is UserMessage:
@@ -153,12 +155,14 @@ def wire_contents(
             if isinstance(content, str):
                 parts = [_Text(content)] if content else []
             else:
-                parts = [_user_part(part, index, provider) for part in content]
+                place = place_of(content, index)
+                parts = [_user_part(part, place, provider) for part in content]
         elif type(message) is AssistantMessage:
             role = "model"
             parts, batch = _model_parts(message, names, model, validates=validates)
         elif type(message) is ToolMessage:
-            parts = [_result(message, batch[message.tool_call_id], index, provider, multimodal=validates)]
+            place = place_of(message.content, index)
+            parts = [_result(message, batch[message.tool_call_id], place, provider, multimodal=validates)]
         else:
             text = cast("SystemMessage", message).content
             if text and not text.isspace():

@@ -14,6 +14,7 @@ from agentcore.codecs.openai_chat_request import request_body, unsupported_parts
 from agentcore.codecs.openai_chat_stream import OpenAIChatStreamDecoder
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
+from agentcore.codecs.stream_base import holds_events
 from agentcore.errors import DecodeError, ProviderError
 from agentcore.messages import Message
 
@@ -56,7 +57,7 @@ class OpenAIChatCodec:
 
     def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
         """A whole body as a response; see `Codec.decode`."""
-        if body[:64].lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+        if holds_events(body):
             decoder = self.stream_decoder(wire)  # a stream, though none was asked for
             decoder.feed(body)
             decoder.finish()

@@ -12,6 +12,7 @@ from agentcore.codecs.failures import failure_error, failure_of
 from agentcore.codecs.openai_chat_request import FORMAT
 from agentcore.codecs.openai_usage import usage_of
 from agentcore.codecs.pieces import Pieces
+from agentcore.codecs.reasoning_details import ReasoningDetails
 from agentcore.codecs.shared import as_int, as_text, encode_json, excerpt, mend_surrogates, without_surrogates
 from agentcore.errors import DecodeError
 from agentcore.events import ReasoningDelta, StreamEvent, TextDelta
@@ -64,8 +65,8 @@ class Choice(Struct):
     """One of the answers of a chunk."""
 
     index: Any = 0
-    delta: Delta | None = None
-    message: Delta | None = None
+    delta: Delta | list[Any] | None = None  # a list: how PHP writes an object that is empty
+    message: Delta | list[Any] | None = None
     finish_reason: Any = None
     usage: Any = None
     error: Any = None
@@ -108,7 +109,7 @@ class Reply:
         self._usage: Any = None
         self._id: str | None = None
         self._model: str | None = None
-        self._details: list[Any] = []
+        self._details = ReasoningDetails()
         self._others: list[Choice] = []  # of the first answer that is not number 0, in case there is no number 0
 
     def take(self, chunk: Chunk, events: list[StreamEvent] | None = None) -> None:
@@ -159,7 +160,7 @@ class Reply:
         if neutral != "length":
             neutral = "tool_calls" if calls else "content_filter" if self._refused else neutral
         text = str(self.text)
-        told: list[Any] = [self._details, self._id, self._model]
+        told: list[Any] = [self._details.all(), self._id, self._model]
         details, response_id, model = without_surrogates(told) if self.odd else told
         message = AssistantMessage(
             text or (None if calls else ""),
@@ -178,10 +179,11 @@ class Reply:
             self._take_usage(choice.usage)
         if isinstance(choice.finish_reason, str) and choice.finish_reason:
             self.finish = choice.finish_reason if not self.odd else mend_surrogates(choice.finish_reason)
-        if choice.message is not None and (events is None or choice.delta is None or choice.delta == Delta()):
-            self._take_message(choice.message, events)
-        elif choice.delta is not None:
-            self._take_delta(choice.delta, events)
+        delta, message = choice.delta, choice.message
+        if isinstance(message, Delta) and (events is None or not isinstance(delta, Delta) or delta == Delta()):
+            self._take_message(message, events)
+        elif isinstance(delta, Delta):
+            self._take_delta(delta, events)
         elif choice.text and isinstance(choice.text, str):  # a gateway in front of a text completion
             self._put_text(choice.text, events)
 
@@ -239,7 +241,7 @@ class Reply:
         details = cast("object", delta.reasoning_details)
         if isinstance(details, list):
             for detail in cast("list[object]", details):
-                add_detail(self._details, detail, whole=events is None)
+                self._details.take(detail, whole=events is None)
         for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details"):
             field: object = getattr(delta, name)
             if field and (text := _readable(field)):
@@ -295,24 +297,6 @@ class Reply:
             said = {key: value for key, value in cast("dict[str, Any]", usage).items() if value is not None}
             # Cumulative, so the last word counts; some say the prompt at the start and the rest at the end.
             self._usage = said if self._usage is None else {**self._usage, **said}
-
-
-def add_detail(details: list[Any], detail: Any, *, whole: bool) -> None:
-    """Take one entry of `reasoning_details` (OpenRouter); in a stream the pieces of one entry are put together."""
-    last = details[-1] if details else None
-    if whole or not isinstance(detail, dict) or not isinstance(last, dict):
-        details.append(detail)
-        return
-    piece, known = cast("dict[str, Any]", detail), cast("dict[str, Any]", last)
-    field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(piece.get("type")))
-    if field is None or piece.get("type") != known.get("type") or piece.get("index") != known.get("index"):
-        details.append(detail)
-        return
-    for key, value in piece.items():
-        if key == field and isinstance(value, str) and isinstance(known.get(key), str):
-            known[key] += value
-        elif value is not None:
-            known[key] = value
 
 
 def _readable(value: Any) -> str:

@@ -17,7 +17,7 @@ from agentcore.codecs.openai_settings import (
     refuses_sampling,
     tool_parameters,
 )
-from agentcore.codecs.parts import cannot_carry, data_url, kind_of
+from agentcore.codecs.parts import bare_type, cannot_carry, data_url, kind_of, places_of
 from agentcore.codecs.shared import LegalIds, encode_json
 from agentcore.errors import InvalidInputError, UnsupportedContentError
 from agentcore.messages import (
@@ -115,11 +115,13 @@ def wire_messages(messages: Sequence[Message], provider: str, dialect: Dialect, 
     # Every model call comes through here with its whole history: a message costs as few steps as may be.
     plain_calls = dialect.empty_content != "absent" and dialect.replay_reasoning is None and not dialect.replay_details
     empty = None if dialect.empty_content == "null" else ""
-    for index, message in enumerate(heal(messages)[0]):
+    healed = heal(messages)[0]
+    place_of = places_of(healed, messages)
+    for index, message in enumerate(healed):
         if type(message) is UserMessage:
             content = message.content
             if type(content) is tuple:
-                put({"role": "user", "content": _user_content(content, index, provider, dialect)})
+                put({"role": "user", "content": _user_content(content, place_of(content, index), provider, dialect)})
             else:
                 put(message)
         elif type(message) is AssistantMessage:
@@ -139,7 +141,7 @@ def wire_messages(messages: Sequence[Message], provider: str, dialect: Dialect, 
         elif type(message) is ToolMessage:
             content = message.content
             if type(content) is tuple:
-                content = _tool_content(content, index, provider, dialect)
+                content = _tool_content(content, place_of(content, index), provider, dialect)
             call_id = message.tool_call_id
             put(_Result(ids.current.get(call_id, call_id), content))
         elif dialect.system_role == "system":
@@ -218,8 +220,8 @@ def _user_part(part: Part, index: int, provider: str, dialect: Dialect) -> dict[
             if part.detail is not None:
                 image["detail"] = part.detail
             return {"type": "image_url", "image_url": image}
-        case AudioPart() if dialect.audio and part.data is not None and part.media_type in _AUDIO_FORMATS:
-            audio = {"data": b64encode(part.data).decode(), "format": _AUDIO_FORMATS[part.media_type]}
+        case AudioPart() if dialect.audio and part.data is not None and bare_type(part.media_type) in _AUDIO_FORMATS:
+            audio = {"data": b64encode(part.data).decode(), "format": _AUDIO_FORMATS[bare_type(part.media_type)]}
             return {"type": "input_audio", "input_audio": audio}
         case FilePart() if dialect.files and part.data is not None:
             file = {"filename": part.name or "file", "file_data": data_url(part.media_type, part.data)}

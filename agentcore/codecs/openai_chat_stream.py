@@ -6,9 +6,15 @@ import msgspec
 
 from agentcore.chat import ChatResponse
 from agentcore.codecs.base import WireRequest
-from agentcore.codecs.failures import failure_error, is_failure, provider_error, read_failure
+from agentcore.codecs.failures import (
+    failure_error,
+    is_failure,
+    is_plain_failure,
+    provider_error,
+    read_failure,
+)
 from agentcore.codecs.openai_chat_reply import Chunk, Reply, chunks
-from agentcore.codecs.shared import decode_json
+from agentcore.codecs.shared import decode_json, json_or_none
 from agentcore.codecs.stream_base import EventStreamDecoder
 from agentcore.errors import DecodeError
 from agentcore.events import StreamEvent
@@ -66,7 +72,7 @@ class OpenAIChatStreamDecoder(EventStreamDecoder):
 
     def _take(self, name: str, payload: bytes, events: list[StreamEvent]) -> None:
         if payload[:1] != b"{":
-            payload = payload.strip()
+            payload = payload.strip().removeprefix(b"data:").lstrip()  # some gateways wrap each line once more
             if payload[:6] == b"[DONE]":
                 self._reply.end(events)
                 self.done = True
@@ -89,13 +95,21 @@ class OpenAIChatStreamDecoder(EventStreamDecoder):
                     if self.done:
                         break
                 return
+            if payload[:1] == b"[" and is_failure(json_or_none(payload)):  # Gemini
+                raise failure_error(self._provider, read_failure(payload)) from None
             chunk = decode_json(payload, chunks, Chunk)
             self._reply.odd = True
         if self._raw is not None:
             self._raw.append(payload)
-        if chunk.error or (not chunk.choices and chunk.id is None and is_failure(_value(payload))):
+        if chunk.error or (not chunk.choices and _is_failure(chunk, payload)):
             raise failure_error(self._provider, read_failure(payload))
         self._reply.take(chunk, events)
+
+
+def _is_failure(chunk: Chunk, payload: bytes) -> bool:
+    """Whether a chunk without answers says why; one with an id is part of a reply, unless it plainly says otherwise."""
+    value = _value(payload)
+    return is_failure(value) if chunk.id is None else is_plain_failure(value)
 
 
 _json_value: "msgspec.json.Decoder[object]" = msgspec.json.Decoder(object)

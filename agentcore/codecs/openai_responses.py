@@ -15,7 +15,7 @@ from agentcore.codecs.openai_responses_request import request_body, unsupported_
 from agentcore.codecs.openai_responses_stream import OpenAIResponsesStreamDecoder
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import BLANK
+from agentcore.codecs.stream_base import holds_events
 from agentcore.errors import DecodeError, ProviderError
 from agentcore.messages import Message
 
@@ -63,7 +63,7 @@ class OpenAIResponsesCodec:
 
     def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
         """A whole body as a response; see `Codec.decode`."""
-        if body[:64].lstrip(BLANK).startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+        if holds_events(body):
             decoder = self.stream_decoder(wire)  # a stream, though none was asked for
             decoder.feed(body)
             decoder.finish()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from json import JSONDecodeError, loads
+from math import isfinite
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -48,10 +49,11 @@ def decode_json(body: bytes, decoder: "msgspec.json.Decoder[T]", type_: type[T],
     try:
         # Replaced, not refused: a broken character must not cost the answer around it.
         text = body.removeprefix(_BOM).decode("utf-8", "replace")
-        value = loads(text, parse_constant=_no_number)
+        value = loads(text, parse_constant=_no_number, parse_float=_finite_or_none)
         return msgspec.convert(without_surrogates(value) if mend else value, type_)
     except (JSONDecodeError, msgspec.ValidationError, RecursionError, ValueError):
-        raise DecodeError(f"{_reason(first)}: {excerpt(body)}") from first
+        # Nothing at all is an accident on the way, not what the service answers.
+        raise DecodeError(f"{_reason(first)}: {excerpt(body)}", retryable=not body.strip()) from first
 
 
 def _reason(error: Exception) -> str:
@@ -160,7 +162,7 @@ def _loads(text: str) -> Any:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         pass
     try:
-        return without_surrogates(loads(text, parse_constant=_refuse_constant))
+        return without_surrogates(loads(text, parse_constant=_refuse_constant, parse_float=_finite))
     except (ValueError, RecursionError):
         return None
 
@@ -171,6 +173,19 @@ def _no_number(_name: str) -> None:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    """A number that Python can hold: `1e999` would be infinity, which no JSON can say again."""
+    number = float(digits)
+    if not isfinite(number):
+        raise ValueError(f"{digits[:20]} is beyond any number")
+    return number
+
+
+def _finite_or_none(digits: str) -> float | None:
+    number = float(digits)
+    return number if isfinite(number) else None
 
 
 def make_call_id(*what: object) -> str:

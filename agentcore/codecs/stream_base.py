@@ -13,6 +13,13 @@ from agentcore.events import StreamEvent
 BLANK = b"\xef\xbb\xbf \r\n\t"
 """What may stand before the first byte that counts: white space, and a byte order mark."""
 
+_LEAST_LINE = 8
+
+
+def holds_events(body: bytes) -> bool:
+    """Whether a whole body is a stream of events, though none was asked for."""
+    return body[:64].lstrip(BLANK).startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
+
 
 class EventStreamDecoder(ABC):
     """A `StreamDecoder` over server-sent events; a format says what one event means and when the end was announced.
@@ -71,13 +78,14 @@ class EventStreamDecoder(ABC):
         if self.error is not None or self.done:
             return ()
         if not self._started:
-            data, self._head = self._head + data, b""
-            first = data.lstrip(BLANK)[:1]
-            if not first:
-                self._head = data
+            data = self._head + data
+            told = data.lstrip(BLANK)
+            self._head = _open_line(data[: len(data) - len(told)])
+            if not told:
                 return ()
             self._started = True
-            if first in (b"{", b"[", b"<"):
+            data, self._head = self._head + told, b""
+            if told[:1] in (b"{", b"[", b"<"):
                 self._plain = []  # not a stream at all: a JSON body, or a page of some proxy
         if self._plain is not None:
             self._plain.append(data)
@@ -135,6 +143,14 @@ class EventStreamDecoder(ABC):
         error.provider = error.provider or self._provider
         error.partial_text = self.text
         self.error = error
+
+
+def _open_line(blank: bytes) -> bytes:
+    """Of what is blank, the line that is not over yet, and of that no more than tells it from an empty one.
+
+    Servers keep a connection alive with empty lines, for as long as they like: none of them may be kept.
+    """
+    return blank[max(blank.rfind(b"\n"), blank.rfind(b"\r")) + 1 :][:_LEAST_LINE]
 
 
 def closed_early() -> ProviderError:

@@ -203,6 +203,15 @@ def test_input_that_is_not_an_object_is_kept_raw(given: Any, args: dict[str, Any
         pytest.param(b'{"error":"rate_limit_error"}', "rate_limit", True, id="error a text"),
         pytest.param(b'{"type":"error"}', "server", True, id="error without words"),
         pytest.param(b'{"message":"Internal error"}', "server", True, id="a message of some gateway"),
+        pytest.param(b'{"detail":"Rate limit reached"}', "rate_limit", True, id="detail"),
+        pytest.param(b'{"code":500,"msg":"bad","success":false}', "server", True, id="msg"),
+        pytest.param(b'[{"error":{"code":503,"message":"busy"}}]', "overloaded", True, id="in a list"),
+        pytest.param(
+            b'{"content":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}',
+            "quota",
+            False,
+            id="minimax",
+        ),
     ],
 )
 def test_error_inside_a_good_status_is_an_error(body: bytes, kind: str, retryable: bool) -> None:
@@ -292,3 +301,14 @@ def test_raw_body_is_kept_on_request() -> None:
     body = message(text("x"))
     assert AnthropicMessagesCodec(keep_raw=True).decode(body, WIRE).raw == body
     assert decode(body).raw is None
+
+
+def test_text_that_does_not_say_what_it_is_is_not_lost() -> None:
+    body = b'{"type":"message","content":["a",{"text":"b"},{"type":"text","text":"c"},null],"stop_reason":"end_turn"}'
+    response = decode(body)
+    assert (response.message.content, response.message.replay) == ("abc", None)
+
+
+@pytest.mark.parametrize("head", [b"id: 1\n", b"retry: 10\n"])
+def test_stream_for_a_body_may_begin_with_any_field(head: bytes) -> None:
+    assert decode(head + stream_of(message(text("Hi.")))).message.content == "Hi."

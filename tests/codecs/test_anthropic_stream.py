@@ -522,3 +522,37 @@ def test_raw_payloads_are_kept_on_request() -> None:
     raw = decoder.response().raw
     assert raw is not None
     assert [json.loads(line)["type"] for line in raw.splitlines()][-2:] == ["message_delta", "message_stop"]
+
+
+def test_arguments_for_a_block_that_is_no_call_are_not_lost_in_silence() -> None:
+    stray = delta(0, type="input_json_delta", partial_json='{"a":1}')
+    decoder, _ = play(start() + opened(1, call()) + stray + stopped(1) + ended("tool_use"))
+    with pytest.raises(DecodeError, match="a tool call got no arguments"):
+        decoder.response()
+    own = delta(1, type="input_json_delta", partial_json='{"b":2}')
+    decoder, _ = play(start() + opened(1, call()) + stray + own + stopped(1) + ended("tool_use"))
+    assert decoder.response().message.tool_calls[0].args == {"b": 2}
+
+
+def test_arguments_in_a_delta_may_be_an_object() -> None:
+    whole = delta(0, type="input_json_delta", partial_json={"a": 1})
+    decoder, events = play(start() + opened(0, call()) + whole + stopped(0) + ended("tool_use"))
+    assert decoder.response().message.tool_calls[0].args == {"a": 1}
+    assert told(events) == [(0, ""), (0, '{"a":1}')]
+
+
+def test_error_without_a_type_is_an_error() -> None:
+    failure = b'data: {"base_resp":{"status_code":1002,"status_msg":"slow down"}}\n\n'
+    decoder, _ = play(HELLO + failure)
+    assert decoder.error is not None
+    assert (decoder.error.kind, decoder.error.partial_text) == ("rate_limit", "Hello")
+
+
+def test_thought_cut_inside_a_character_goes_back_whole() -> None:
+    halves = [delta(0, type="thinking_delta", thinking=half) for half in ("\ud83d", "\ude00")]
+    signed = delta(0, type="signature_delta", signature="c2ln")
+    data = start() + opened(0, thinking("", "")) + b"".join(halves) + signed + stopped(0) + ended()
+    decoder, _ = play(data)
+    replay = decoder.response().message.replay
+    assert replay is not None
+    assert replay["blocks"] == [thinking("\U0001f600", "c2ln")]

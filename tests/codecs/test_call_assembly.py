@@ -55,6 +55,10 @@ HABITS: list[tuple[str, list[Fragment], list[tuple[str, str, dict[str, Any]]]]] 
     ("same-id-pieces-twice", [(None, "x", "f", '{"a"'), (None, "x", "", ":1}"), (None, "x", "f", '{"b"'), (None, "x", "", ":2}")], [("x", "f", {"a": 1}), ("call", "f", {"b": 2})]),
     ("same-id-other-name", [(None, "x", "f", '{"a"'), (None, "x", "g", B)], [("x", "f", None), ("call", "g", {"b": 2})]),
     ("back-to-the-first-by-id", [(0, "c1", "f", '{"a"'), (0, "c2", "g", B), (0, "c1", "", ":1}")], [("c1", "f", {"a": 1}), ("c2", "g", {"b": 2})]),
+    ("new-id-for-every-piece", [(0, "c1", "f", ""), (0, "r2", "", '{"a"'), (0, "r3", "", ":1}")], [("c1", "f", {"a": 1})]),
+    ("blank-between", [(0, "", "f", A), (0, "", "", " "), (0, "", "f", B)], [("call", "f", {"a": 1}), ("call", "f", {"b": 2})]),
+    ("quote-cut-off-its-backslash", [(0, "", "f", '{"a":"\\'), (0, "", "f", '"}'), (0, "", "f", '"}'), (0, "", "g", B)], [("call", "f", {"a": '"}'}), ("call", "g", {"b": 2})]),
+    ("bracket-in-a-text", [(0, "", "f", '{"a":"}'), (0, "", "f", '{"}'), (0, "", "g", B)], [("call", "f", {"a": "}{"}), ("call", "g", {"b": 2})]),
     ("nothing-in-it", [(0, "", "", ""), (1, "c2", "g", B)], [("c2", "g", {"b": 2})]),
 ]  # fmt: skip
 
@@ -165,3 +169,19 @@ def test_arguments_of_other_types_are_kept_as_text() -> None:
     assembly = CallAssembly()
     assembly.add(0, "c1", "f", ["a"])
     assert assembly.calls(None) == (ToolCall("c1", "f", {}, '["a"]'),)
+
+
+def test_entries_of_one_list_stay_apart_though_they_have_one_index_and_no_ids() -> None:
+    assembly = CallAssembly()
+    for position, name in enumerate("fgf"):
+        assembly.add(0, "", name, "", position=position)
+    assert [call.name for call in assembly.calls("r1")] == ["f", "g", "f"]
+
+
+@pytest.mark.parametrize("piece", ["x" * 49 + "}", '\\"' * 20 + '"', " ", "}"])
+def test_looking_for_the_end_of_arguments_costs_no_square_of_time(piece: str) -> None:
+    assembly = CallAssembly()
+    assembly.add(0, "", "f", '{"a":"')
+    for _ in range(50_000):  # parsed at each of them, these would take minutes
+        assembly.add(0, "", "f", piece)
+    assert assembly.calls(None)

@@ -403,3 +403,9 @@ def test_same_history_gives_the_same_bytes() -> None:
     first, second = (asyncio.run(GeminiCodec().encode(request, stream=False)) for _ in range(2))
     assert first == second
     assert json.loads(first.body)
+
+
+def test_part_that_cannot_be_carried_is_named_by_the_callers_count() -> None:
+    history = [ToolMessage("lost", "f", "1"), HI, UserMessage([ImagePart(url="data:image/svg+xml,<svg/>")])]
+    with pytest.raises(UnsupportedContentError, match=r"\(message 2\)"):
+        encode(*history)

@@ -688,3 +688,84 @@ def test_figures_said_at_different_times_are_put_together() -> None:
 def test_figure_that_cannot_be_is_unknown(count: Any) -> None:
     data = body({"content": "x"}, usage={"prompt_tokens": count})
     assert decode(data).usage == UNKNOWN_USAGE
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "retryable"),
+    [
+        ({"id": "r1", "object": "error", "message": "bad", "code": 500}, "server", True),
+        (
+            {"id": "r1", "choices": None, "base_resp": {"status_code": 1002, "status_msg": "slow down"}},
+            "rate_limit",
+            True,
+        ),
+        ([{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}], "overloaded", True),
+    ],
+    ids=["beside-an-id", "minimax", "in-a-list"],
+)
+def test_error_in_mid_stream_is_one_whatever_its_shape(payload: Any, kind: str, retryable: bool) -> None:
+    data = event({"content": "a"}) + b"data: " + json.dumps(payload).encode() + b"\n\n" + DONE
+    events, error = play(data)
+    assert text_of(events) == "a"
+    assert isinstance(error, ProviderError)
+    assert (error.kind, error.retryable, error.partial_text) == (kind, retryable, "a")
+
+
+def test_usage_beside_a_status_of_all_is_well_is_no_error() -> None:
+    usage = event(choices=[], usage={"prompt_tokens": 5}, base_resp={"status_code": 0, "status_msg": "success"})
+    response = read(event({"content": "a"}, "stop") + usage + DONE)
+    assert (response.message.content, response.usage.input_tokens) == ("a", 5)
+
+
+def test_empty_object_that_became_a_list_says_nothing() -> None:
+    assert read(event({"content": "a"}) + event([], "stop") + DONE).message.content == "a"
+    whole = json.loads(body({"content": "a"}))
+    whole["choices"][0]["delta"] = []
+    assert decode(json.dumps(whole).encode()).message.content == "a"
+    whole["choices"][0]["message"] = []
+    assert decode(json.dumps(whole).encode()).message.content == ""
+
+
+def test_lines_that_a_gateway_wrapped_once_more_are_read() -> None:
+    data = stream({"content": "a"}).replace(b"data: ", b"data: data: ")
+    assert read(data).message.content == "a"
+
+
+def test_blank_lines_before_a_stream_are_not_kept() -> None:
+    decoder = CODEC.stream_decoder(WireRequest("/", b""))
+    for _ in range(100_000):  # kept and looked through each time, these would take half a minute
+        assert not decoder.feed(b"\r\n")
+    decoder.feed(stream({"content": "a"}))
+    assert decoder.response().message.content == "a"
+
+
+@pytest.mark.parametrize(
+    "lead", [b"\xef\xbb\xbf", b"\n\n\xef\xbb\xbf", b"\xef\xbb\xbf\n \n", b"\r\n", b" ", b"\n" + b" " * 30]
+)
+def test_what_stands_before_a_stream_means_the_same_however_it_is_cut(lead: bytes) -> None:
+    data = lead + stream({"content": "a"})
+    whole = play(data)
+    for cut in range(1, len(lead) + 3):
+        events, end = play(data, [cut])
+        assert text_of(events) == text_of(whole[0])
+        assert str(end) == str(whole[1])
+    events, end = play(data, range(1, len(data)))
+    assert (text_of(events), str(end)) == (text_of(whole[0]), str(whole[1]))
+
+
+def test_long_reasoning_in_details_costs_no_square_of_time() -> None:
+    decoder = CODEC.stream_decoder(WireRequest("/", b""))
+    piece = event({"reasoning_details": [{"type": "reasoning.text", "text": "x" * 50, "index": 0}]})
+    for _ in range(40_000):  # joined at each of them, these would take ten seconds
+        decoder.feed(piece)
+    decoder.feed(event({"content": "a"}, "stop") + DONE)
+    replay = decoder.response().message.replay
+    assert replay is not None
+    assert replay["reasoning_details"] == [{"type": "reasoning.text", "text": "x" * 2_000_000, "index": 0}]
+
+
+def test_empty_body_may_be_asked_for_again() -> None:
+    for data in (b"", b" \n"):
+        with pytest.raises(DecodeError) as caught:
+            decode(data)
+        assert caught.value.retryable

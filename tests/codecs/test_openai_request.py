@@ -511,3 +511,19 @@ def test_encoding_takes_time_in_proportion() -> None:
         return min(best)
 
     assert seconds(4000) < 40 * seconds(400)  # ten times the history; a square would take a hundred times
+
+
+def test_part_that_cannot_be_carried_is_named_by_the_callers_count() -> None:
+    history = [
+        ToolMessage("lost", "f", "1"),
+        UserMessage("a"),
+        UserMessage((AudioPart(data=b"x", media_type="audio/x"),)),
+    ]
+    with pytest.raises(UnsupportedContentError, match=r"\(message 2\)"):
+        messages(*history)
+
+
+@pytest.mark.parametrize("media_type", ["Audio/WAV", "audio/wav; rate=16000"])
+def test_type_of_audio_is_read_whatever_its_case_and_parameters(media_type: str) -> None:
+    [message] = messages(UserMessage((AudioPart(data=b"x", media_type=media_type),)))
+    assert message["content"] == [{"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}}]

@@ -152,3 +152,8 @@ def test_surrogates_are_mended(text: str, mended: str) -> None:
 def test_excerpt_is_one_short_line() -> None:
     assert excerpt("a\n\n b") == "a b"
     assert len(excerpt("x" * 1000)) == 201
+
+
+def test_number_beyond_all_numbers_is_not_guessed() -> None:
+    assert parse_arguments('{"a":1e999}') == ({}, '{"a":1e999}')
+    assert decode_json(b'{"a":1e999,"b":1.5}', ANY, dict) == {"a": None, "b": 1.5}
