@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from agentcore.errors import InvalidInputError
 from agentcore.memory.base import (
     BusyPolicy,
     ConversationInfo,
@@ -23,6 +24,7 @@ from agentcore.memory.branching import PAUSE, check_fork_point
 from agentcore.memory.locks import ConversationLocks
 from agentcore.memory.paging import ListingOrder, check_limit, make_page, page_key, read_cursor
 from agentcore.memory.refusals import (
+    check_position,
     check_same,
     check_storable,
     id_in_use,
@@ -94,6 +96,7 @@ class _Conversation:
         return [found[place] for place in sorted(found)]
 
     def extend(self, messages: Sequence[Message], turn_id: str, position: int, now: float) -> None:
+        """Append messages that are nobody else's; see `_own`."""
         index = len(self.messages)
         if not index:
             self.created_at = now
@@ -115,9 +118,7 @@ class _Conversation:
                 self.system.append(number)
             elif _is_mutable(message):
                 self.mutable.append(number)
-                self.messages.append(_copy(message))
-                continue
-            self.messages.append(message)
+        self.messages.extend(messages)
         self.version += len(messages)
         self.updated_at = now
 
@@ -198,9 +199,10 @@ class InMemoryChatMemory:
         check_storable(messages)
         if not messages:
             return
+        kept = _own(messages)
         with self._lock:
             conversation = self._open(conversation_id)
-            conversation.extend(messages, f"add-{conversation.version + 1}", 0, self._clock())
+            conversation.extend(kept, f"add-{conversation.version + 1}", 0, self._clock())
 
     async def append(
         self,
@@ -214,6 +216,8 @@ class InMemoryChatMemory:
     ) -> int:
         """Append the messages of a turn, once; see `MessageLog.append`."""
         check_storable(messages)
+        check_position(position)
+        kept = _own(messages)
         with self._lock:
             conversation = self._conversations.get(conversation_id)
             version = conversation.version if conversation else self._cleared.get(conversation_id, 0)
@@ -228,7 +232,7 @@ class InMemoryChatMemory:
             if not messages:
                 return version
             conversation = self._open(conversation_id)
-            conversation.extend(messages, turn_id, position, self._clock())
+            conversation.extend(kept, turn_id, position, self._clock())
             return conversation.version
 
     async def version(self, conversation_id: str) -> int:
@@ -451,6 +455,20 @@ def _is_mutable(message: Message) -> bool:
     if type(message) is AssistantMessage:
         return bool(message.tool_calls) or message.replay is not None
     return type(message) is ToolMessage and message.writes is not None
+
+
+def _own(messages: Sequence[Message]) -> list[Message]:
+    """The messages, with copies of what others could change; made before anything is stored, since it may fail.
+
+    Raises:
+        InvalidInputError: something in one is nested too deeply.
+    """
+    try:
+        return [_copy(message) if _is_mutable(message) else message for message in messages]
+    except RecursionError as error:
+        raise InvalidInputError(
+            "a message cannot be stored, since something in it is nested too deeply; nothing was stored"
+        ) from error
 
 
 def _copy(message: Message) -> Message:

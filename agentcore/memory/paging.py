@@ -1,5 +1,6 @@
 """Pages of conversations, and the cursors between them: keyset paging, so that a page never moves another."""
 
+import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -11,7 +12,7 @@ from agentcore.memory.base import ConversationInfo, ConversationPage
 
 ListingOrder: TypeAlias = Literal["updated", "created"]
 
-_decoder = msgspec.json.Decoder(tuple[ListingOrder, float, str])
+_Cursor = tuple[ListingOrder, float, str]
 
 
 def page_key(info: ConversationInfo, order: ListingOrder) -> tuple[float, str]:
@@ -21,7 +22,8 @@ def page_key(info: ConversationInfo, order: ListingOrder) -> tuple[float, str]:
 
 def cursor_of(info: ConversationInfo, order: ListingOrder) -> str:
     """The cursor that continues after a conversation."""
-    return urlsafe_b64encode(msgspec.json.encode((order, *page_key(info, order)))).decode()
+    # With escapes: an id in memory may hold half a character, which UTF-8 cannot.
+    return urlsafe_b64encode(json.dumps((order, *page_key(info, order))).encode()).decode()
 
 
 def read_cursor(cursor: str, order: ListingOrder) -> tuple[float, str]:
@@ -31,8 +33,8 @@ def read_cursor(cursor: str, order: ListingOrder) -> tuple[float, str]:
         InvalidInputError: it is no cursor of this listing.
     """
     try:
-        of_order, at, conversation_id = _decoder.decode(urlsafe_b64decode(cursor))
-    except (ValueError, msgspec.DecodeError) as error:
+        of_order, at, conversation_id = msgspec.convert(json.loads(urlsafe_b64decode(cursor)), _Cursor)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise InvalidInputError(f"after={cursor[:40]!r} is not a cursor of a page; give page.after back") from error
     if of_order != order:
         raise InvalidInputError(f"after=… came from a listing by {of_order!r}; go on with order={of_order!r}")

@@ -27,6 +27,7 @@ from agentcore.memory.locks import ConversationLocks
 from agentcore.memory.paging import ListingOrder, after_prefix, check_limit, make_page, read_cursor
 from agentcore.memory.postgres_pool import PostgresPool
 from agentcore.memory.refusals import (
+    check_position,
     check_same,
     check_storable,
     id_in_use,
@@ -136,6 +137,7 @@ class PostgresChatMemory:
     ) -> int:
         """Append the messages of a turn, once; see `MessageLog.append`."""
         check_storable(messages)
+        check_position(position)
         bodies = [to_text(message) for message in messages]
         roles = [role_of(message) for message in messages]
         if lease is not None and lease.conversation_id != conversation_id:

@@ -27,6 +27,7 @@ from agentcore.memory.locks import ConversationLocks
 from agentcore.memory.paging import ListingOrder, check_limit, make_page, page_key, read_cursor
 from agentcore.memory.redis_connections import RedisConnections
 from agentcore.memory.refusals import (
+    check_position,
     check_same,
     check_storable,
     id_in_use,
@@ -143,6 +144,7 @@ class RedisChatMemory:
     ) -> int:
         """Append the messages of a turn, once; see `MessageLog.append`."""
         check_storable(messages)
+        check_position(position)
         bodies = [to_text(message) for message in messages]
         if lease is not None and lease.conversation_id != conversation_id:
             raise lease_lost(conversation_id)

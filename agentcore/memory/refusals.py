@@ -7,6 +7,8 @@ from agentcore.messages import AssistantMessage, Message, SystemMessage, ToolMes
 
 _MESSAGE_TYPES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))
 
+_TOO_FAR = 2**53  # beyond it not every store tells one number from the next
+
 
 def check_storable(messages: Sequence[Message]) -> None:
     """Refuse anything that is not a message before any of it is stored.
@@ -19,6 +21,16 @@ def check_storable(messages: Sequence[Message]) -> None:
             raise InvalidInputError(
                 f"item {index} to store is a {type(message).__name__}, not a message; nothing was stored"
             )
+
+
+def check_position(position: int) -> None:
+    """Refuse what is no place in a turn: no store could number its messages by it.
+
+    Raises:
+        InvalidInputError: it is negative, or larger than any turn.
+    """
+    if not 0 <= position < _TOO_FAR:
+        raise InvalidInputError(f"position is the number of a message in its turn, from 0 on, not {position}")
 
 
 def check_same(

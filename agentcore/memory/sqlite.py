@@ -23,7 +23,7 @@ from agentcore.memory.base import (
 )
 from agentcore.memory.leases import LEASE_SECONDS, LeasedTurns
 from agentcore.memory.paging import ListingOrder, check_limit, make_page, read_cursor
-from agentcore.memory.refusals import check_storable
+from agentcore.memory.refusals import check_position, check_storable
 from agentcore.memory.sqlite_file import SQLiteFile, Synchronous
 from agentcore.memory.sqlite_jobs import Job
 from agentcore.memory.sqlite_threads import SQLiteThreads
@@ -143,6 +143,7 @@ class SQLiteChatMemory:
         expected_version: int | None = None,
     ) -> int:
         """Append the messages of a turn, once; see `MessageLog.append`."""
+        check_position(position)
         work = partial(
             sqlite_log.append,
             conversation_id=conversation_id,

@@ -9,11 +9,14 @@ from typing import Any
 import asyncpg
 import pytest
 
+from agentcore.errors import InvalidInputError
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.memory.postgres import PostgresChatMemory
 from agentcore.memory.redis import RedisChatMemory
 from agentcore.memory.refusals import check_storable
 from agentcore.memory.sqlite import SQLiteChatMemory
+from agentcore.messages import UserMessage
+from agentcore.testing.conformance.setting import needs
 from agentcore.testing.store_conformance import ChatMemoryConformance, Make
 from tests.support.servers import PostgresServer
 
@@ -41,7 +44,20 @@ async def execute(dsn: str, statement: str) -> None:
     await connection.close()
 
 
-class TestInMemory(ChatMemoryConformance):
+class OurStoreConformance(ChatMemoryConformance):
+    """What our own stores do beyond it."""
+
+    @needs("MessageLog")
+    @pytest.mark.parametrize("position", [-1, 2**53, 2**70])
+    async def test_position_that_is_none_stores_nothing(self, store: Any, position: int) -> None:
+        await store.add("u1", [UserMessage("a")])
+        with pytest.raises(InvalidInputError, match="position is the number"):
+            await store.append("u1", [UserMessage("b")], turn_id="t", position=position)
+        await store.add("u1", [UserMessage("c")])
+        assert [one.message.content for one in await store.read("u1")] == ["a", "c"]
+
+
+class TestInMemory(OurStoreConformance):
     powers = ALL
 
     @pytest.fixture
@@ -50,7 +66,7 @@ class TestInMemory(ChatMemoryConformance):
         return lambda: store
 
 
-class TestSQLite(ChatMemoryConformance):
+class TestSQLite(OurStoreConformance):
     powers = DURABLE
 
     @pytest.fixture
@@ -58,7 +74,7 @@ class TestSQLite(ChatMemoryConformance):
         return lambda: SQLiteChatMemory(tmp_path / "a.db", synchronous="NORMAL")
 
 
-class TestPostgres(ChatMemoryConformance):
+class TestPostgres(OurStoreConformance):
     powers = DURABLE
 
     @pytest.fixture
@@ -66,7 +82,7 @@ class TestPostgres(ChatMemoryConformance):
         return lambda: PostgresChatMemory(empty_dsn, pool_size=4)
 
 
-class TestPostgresBehindAPooler(ChatMemoryConformance):
+class TestPostgresBehindAPooler(OurStoreConformance):
     powers = DURABLE
 
     @pytest.fixture
@@ -74,7 +90,7 @@ class TestPostgresBehindAPooler(ChatMemoryConformance):
         return lambda: PostgresChatMemory(empty_dsn, pool_size=4, pooler=True)
 
 
-class TestRedis(ChatMemoryConformance):
+class TestRedis(OurStoreConformance):
     powers = DURABLE
 
     @pytest.fixture

@@ -1,10 +1,12 @@
 """What InMemoryChatMemory does beyond what every store does: it leaves nothing behind."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from agentcore import ChatClient, tool
+from agentcore.errors import InvalidInputError
 from agentcore.memory import in_memory
 from agentcore.memory.in_memory import InMemoryChatMemory
 from agentcore.messages import AssistantMessage, ToolCall, UserMessage
@@ -89,3 +91,40 @@ async def test_number_of_a_conversation_no_longer_remembered_is_not_given_again(
     await memory.add("u2", [UserMessage("x")])
     await memory.clear("u2")
     assert await memory.append("u1", [UserMessage("y")], turn_id="t2", position=0) > first
+
+
+def nested(levels: int) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for _ in range(levels):
+        made = {"a": made}
+    return made
+
+
+async def test_message_that_cannot_be_copied_leaves_the_conversation_as_it_was() -> None:
+    memory = InMemoryChatMemory()
+    await memory.add("u1", [UserMessage("a")])
+    deep = [UserMessage("b"), AssistantMessage(None, (ToolCall("c1", "f", nested(5000)),))]
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        await memory.add("u1", deep)
+    with pytest.raises(InvalidInputError, match="nested too deeply"):
+        await memory.append("u2", deep, turn_id="t", position=0)
+    await memory.add("u1", [UserMessage("c")])
+    assert await memory.get_tail("u1", 2) == (UserMessage("a"), UserMessage("c"))
+    assert [one.seq for one in await memory.read("u1")] == [1, 2]
+    assert await memory.conversation_info("u2") is None
+
+
+async def test_conversation_whose_id_holds_half_a_character_is_listed() -> None:
+    memory = InMemoryChatMemory()
+    names = ["a", "b\ud83d", "c"]
+    for name in names:
+        await memory.add(name, [UserMessage("x")])
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        page = await memory.list_conversations(limit=1, after=after)
+        found += [one.conversation_id for one in page.conversations]
+        after = page.after
+        if after is None:
+            break
+    assert sorted(found) == names
