@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -221,6 +221,16 @@ class PostgresChatMemory:
     async def release_lease(self, lease: Lease) -> None:
         """Let go of it, if it is still ours."""
         await self._fetch(sql.RELEASE_LEASE, lease.conversation_id, lease.fence)
+
+    async def request_lease(self, conversation_id: str) -> int | None:
+        """Ask who holds the conversation to give way; the fence of that lease, None if nobody holds it."""
+        rows = await self._fetch(sql.REQUEST_LEASE, conversation_id)
+        return int(rows[0][0]) if rows else None
+
+    async def leases_to_give_up(self, leases: Sequence[Lease]) -> Collection[str]:
+        """The conversations of those leases that are no longer held, or whose holder is asked to give way."""
+        ids, fences = [lease.conversation_id for lease in leases], [lease.fence for lease in leases]
+        return [row[0] for row in await self._fetch(sql.LEASES_TO_GIVE_UP, ids, fences)]
 
     async def list_conversations(
         self,

@@ -73,6 +73,8 @@ STEPS: tuple[SchemaStep, ...] = (
             "create index ac_record_expiry on ac_record (expires_at) where expires_at is not null",
         ),
     ),
+    # The fence of the lease whose holder is asked to give way.
+    SchemaStep(3, ("alter table ac_conversation add column lease_request bigint",)),
 )
 
 

@@ -22,6 +22,14 @@ where conversation_id = $1 and fence = $2 and lease_until is not null returning 
 RELEASE_LEASE = """
 update ac_conversation set lease_owner = null, lease_until = null where conversation_id = $1 and fence = $2
 """
+REQUEST_LEASE = f"""
+update ac_conversation set lease_request = fence where conversation_id = $1 and lease_until > {NOW} returning fence
+"""
+LEASES_TO_GIVE_UP = """
+select held.id from unnest($1::text[], $2::bigint[]) as held(id, fence)
+left join ac_conversation c on c.conversation_id = held.id
+where c.fence is distinct from held.fence or c.lease_until is null or c.lease_request = c.fence
+"""
 
 _INSERT = f"""
 insert into ac_message (conversation_id, seq, turn_id, position, role, body, created_at)

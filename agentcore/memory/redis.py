@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -213,6 +213,27 @@ class RedisChatMemory:
     async def release_lease(self, lease: Lease) -> None:
         """Let go of it, if it is still ours."""
         await self._script(scripts.RELEASE_LEASE, lease.conversation_id, lease.fence)
+
+    async def request_lease(self, conversation_id: str) -> int | None:
+        """Ask who holds the conversation to give way; the fence of that lease, None if nobody holds it."""
+        fence = await self._script(scripts.REQUEST_LEASE, conversation_id)
+        return None if fence is None else int(fence)
+
+    async def leases_to_give_up(self, leases: Sequence[Lease]) -> Collection[str]:
+        """The conversations of those leases that are no longer held, or whose holder is asked to give way."""
+
+        async def work(client: Any) -> list[Any]:
+            async with client.pipeline(transaction=False) as pipeline:
+                for lease in leases:
+                    pipeline.hmget(self._keys(lease.conversation_id)[0], "fence", "until", "request")
+                return await pipeline.execute()
+
+        heads = await self._redis.run(work) if leases else []
+        return [
+            lease.conversation_id
+            for lease, (fence, until, request) in zip(leases, heads, strict=True)
+            if fence is None or int(fence) != lease.fence or until is None or request == fence
+        ]
 
     async def list_conversations(
         self,

@@ -1,8 +1,8 @@
 """The scripts of RedisChatMemory: each is one step for everybody else, and goes by the server's clock.
 
 All get the same keys, in the order of `KEYS`. Of a conversation: a head (hash: version, fence, cuts, owner, until,
-created, updated, parent, parent_seq), a log (stream, ids `<seq>-0`: a number that comes twice is an error), places
-(hash: turn, NUL, position → seq), system messages (hash: seq → body) and records (hash: kind, NUL, key →
+request, created, updated, parent, parent_seq), a log (stream, ids `<seq>-0`: a number that comes twice is an error),
+places (hash: turn, NUL, position → seq), system messages (hash: seq → body) and records (hash: kind, NUL, key →
 `expires|at|seq|body`). Of the namespace: three lists of ids by time, which are right at every moment because the same
 scripts write them, and the floor: the highest numbers of what is forgotten to the last trace, since none of them is
 given twice.
@@ -143,6 +143,16 @@ RELEASE_LEASE = """
 if redis.call('HGET', KEYS[1], 'fence') == ARGV[2] then redis.call('HDEL', KEYS[1], 'owner', 'until') end
 return 1
 """
+
+# ARGV id. Returns the fence of the lease whose holder is asked, or nil.
+REQUEST_LEASE = (
+    _HEAD
+    + """
+if number('until') <= now then return nil end
+redis.call('HSET', KEYS[1], 'request', redis.call('HGET', KEYS[1], 'fence'))
+return number('fence')
+"""
+)
 
 # ARGV id, seconds ('' = whatever its age). Returns 1 if it had messages, 0 if not, -1 if it is kept.
 CLEAR = (

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -199,6 +199,14 @@ class SQLiteChatMemory:
     async def release_lease(self, lease: Lease) -> None:
         """Let go of it, if it is still ours."""
         await self._write(partial(sqlite_heads.release_lease, lease=lease))
+
+    async def request_lease(self, conversation_id: str) -> int | None:
+        """Ask who holds the conversation to give way; the fence of that lease, None if nobody holds it."""
+        return await self._write(partial(sqlite_heads.request_lease, conversation_id=conversation_id))
+
+    async def leases_to_give_up(self, leases: Sequence[Lease]) -> Collection[str]:
+        """The conversations of those leases that are no longer held, or whose holder is asked to give way."""
+        return await self._read(partial(sqlite_heads.leases_to_give_up, leases=leases))
 
     async def list_conversations(
         self,

@@ -1,6 +1,7 @@
 """What SQLite holds of a conversation besides its messages: leases, lists of conversations, and forgetting."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Literal
 
 from agentcore.memory.base import ConversationInfo, Lease
@@ -19,6 +20,10 @@ _RENEW = """
     UPDATE ac_conversation SET lease_until = ? WHERE conversation_id = ? AND fence = ? AND lease_until IS NOT NULL
 """
 _RELEASE = "UPDATE ac_conversation SET lease_until = NULL WHERE conversation_id = ? AND fence = ?"
+_REQUEST = """
+    UPDATE ac_conversation SET lease_request = fence WHERE conversation_id = ?1 AND lease_until > ?2 RETURNING fence
+"""
+_UNDISPUTED = "SELECT 1 FROM ac_conversation WHERE conversation_id = ?1 AND fence = ?2 AND lease_request IS NOT fence"
 _FORGET = """
     UPDATE ac_conversation SET fence = fence + 1, lease_until = NULL, created_at = NULL, updated_at = ?,
         parent_id = NULL, parent_seq = NULL
@@ -62,6 +67,22 @@ def renew_lease(transaction: Transaction, lease: Lease, seconds: float) -> bool:
 def release_lease(transaction: Transaction, lease: Lease) -> None:
     """Let go of it, if it is still ours."""
     transaction.connection.execute(_RELEASE, (lease.conversation_id, lease.fence))
+
+
+def request_lease(transaction: Transaction, conversation_id: str) -> int | None:
+    """Ask its holder to give way; see `leases.Leasing`."""
+    asked = transaction.connection.execute(_REQUEST, (conversation_id, transaction.now)).fetchall()
+    return int(asked[0][0]) if asked else None
+
+
+def leases_to_give_up(connection: sqlite3.Connection, leases: Sequence[Lease]) -> list[str]:
+    """The conversations that are lost or asked for; see `leases.Leasing`."""
+    execute = connection.execute
+    return [
+        lease.conversation_id
+        for lease in leases
+        if execute(_UNDISPUTED, (lease.conversation_id, lease.fence)).fetchone() is None
+    ]
 
 
 def clear(transaction: Transaction, conversation_id: str) -> None:

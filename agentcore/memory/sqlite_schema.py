@@ -83,6 +83,8 @@ STEPS: tuple[SchemaStep, ...] = (
             "CREATE INDEX ac_record_expiry ON ac_record (expires_at) WHERE expires_at IS NOT NULL",
         ),
     ),
+    # The fence of the lease whose holder is asked to give way.
+    SchemaStep(3, ("ALTER TABLE ac_conversation ADD COLUMN lease_request INTEGER",)),
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from agentcore.errors import ConfigurationError, StoreError
 from agentcore.memory import postgres, redis
+from agentcore.memory.base import Lease
 from agentcore.memory.postgres import PostgresChatMemory
 from agentcore.memory.redis import RedisChatMemory
 from agentcore.messages import AssistantMessage, UserMessage
@@ -68,6 +69,8 @@ READS: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "list_conversations": lambda store: store.list_conversations(),
     "list_records": lambda store: store.list_records("c", "k"),
     "take_lease": lambda store: store.take_lease("c", 1),
+    "request_lease": lambda store: store.request_lease("c"),
+    "leases_to_give_up": lambda store: store.leases_to_give_up([Lease("c", 1, 0)]),
 }
 
 

@@ -64,7 +64,10 @@ async def test_file_of_every_older_version_is_upgraded_with_its_data(tmp_path: P
     with closing(connect(path)) as connection:
         prepare_schema(connection, "it", steps=STEPS[:version])
         if version:
-            connection.execute("INSERT INTO ac_conversation VALUES ('c', 2, 5, NULL, 1.0, 2.0, NULL, NULL)")
+            connection.execute(
+                "INSERT INTO ac_conversation (conversation_id, version, fence, created_at, updated_at) "
+                "VALUES ('c', 2, 5, 1.0, 2.0)"
+            )
             for seq, role in ((1, "system"), (2, "user")):
                 body = f'{{"role":"{role}","content":"text {seq}"}}'
                 connection.execute(

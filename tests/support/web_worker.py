@@ -5,8 +5,8 @@ The model says `PIECES` pieces, and waits before each but the first until a line
 
 import asyncio
 import sys
+import threading
 
-import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -22,16 +22,20 @@ class Announced(uvicorn.Server):
         print(self.servers[0].sockets[0].getsockname()[1], flush=True)
 
 
-def main(database: str, grace: str, pieces: str) -> None:
-    async def line() -> None:
-        await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+async def serve(database: str, grace: str, pieces: str) -> None:
+    lines, loop = asyncio.Semaphore(0), asyncio.get_running_loop()
 
-    reply = Reply(text=[f"{number} " for number in range(int(pieces))], wait_between=line)
+    def read() -> None:
+        for _ in sys.stdin:
+            loop.call_soon_threadsafe(lines.release)
+
+    threading.Thread(target=read, daemon=True).start()
+    reply = Reply(text=[f"{number} " for number in range(int(pieces))], wait_between=lines.acquire)
     client = ChatClient(ScriptedModel([reply], repeat_last=True), memory=SQLiteChatMemory(database))
     chat = chat_routes(client, authorize=allow_everyone, grace=float(grace))
     app = Starlette(routes=[Mount("/chat", chat)], lifespan=chat.lifespan)
-    asyncio.run(Announced(uvicorn.Config(app, port=0, log_level="warning")).serve())
+    await Announced(uvicorn.Config(app, port=0, log_level="warning")).serve()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    asyncio.run(serve(*sys.argv[1:]))

@@ -285,6 +285,42 @@ class Turns(Conformance):
         assert not await store.renew_lease(lease, 60)
         assert await other.take_lease("u1", 60) is not None
 
+    @needs("Leasing")
+    async def test_holder_that_is_asked_to_give_way_learns_of_it(self, store: Any, other: Any) -> None:
+        assert await other.request_lease("u1") is None  # nobody to ask
+        asked, kept, lost = [await store.take_lease(name, 60) for name in ("u1", "u2", "u3")]
+        assert list(await store.leases_to_give_up([asked, kept, lost])) == []
+        assert await other.request_lease("u1") == asked.fence
+        await other.take_lease("u3", 60, steal=True)
+        assert set(await store.leases_to_give_up([asked, kept, lost])) == {"u1", "u3"}
+        assert await store.renew_lease(asked, 60)  # it is still its own, to store what it has delivered
+        assert await other.take_lease("u1", 60) is None
+        await store.release_lease(asked)
+        following = await other.take_lease("u1", 60)
+        assert list(await other.leases_to_give_up([following])) == []  # it was somebody else who was asked
+
+    @needs("Leasing")
+    async def test_turn_in_another_process_is_superseded_after_it_has_stored(self, store: Any, other: Any) -> None:
+        order, started, asked = list[str](), asyncio.Event(), asyncio.Event()
+
+        async def first() -> None:
+            async with store.lock_turn("u1", supersede=asked.set) as lease:
+                started.set()
+                await asked.wait()
+                await store.append("u1", TURN, turn_id="t1", position=0, lease=lease)
+                order.append("stored")
+
+        async def second() -> None:
+            await started.wait()
+            async with other.lock_turn("u1", on_busy="supersede"):
+                order.append("taken")
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(first())
+            tasks.create_task(second())
+        assert order == ["stored", "taken"]
+        assert texts(await other.get("u1")) == texts(TURN)
+
 
 async def wait_to_supersede(store: Any) -> None:
     """A turn that wants the place at once."""
