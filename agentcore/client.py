@@ -17,6 +17,7 @@ from agentcore.chat import (
     ChatOptions,
     ChatRequest,
     ChatResponse,
+    ToolDefinition,
     ToolSchema,
 )
 from agentcore.context import Reducer, ToolContext
@@ -146,7 +147,9 @@ class ChatClient:
             limits: bounds of this turn, instead of the client's.
             model: the model of this turn, instead of the client's: of any provider, since the history is neutral. A
                 model string is made into a model once, and closed with the client.
-            tools: further tools for this turn, besides the client's.
+            tools: further tools for this turn, besides the client's. Calls of a `ToolDefinition` pause the turn.
+                Without a conversation they end it, with the same status and nothing run: the caller goes on with a new
+                turn, whose messages are the history, the calls it has run and their results.
 
         Returns:
             The result; see its `status` for how the turn ended.
@@ -372,6 +375,8 @@ class ChatClient:
         base = self._options if model is None else replace(self._options, model=None)
         offered = tuple(self._tools.values())
         turn.limits = self._limits if settings.limits is None else settings.limits
+        if settings.tools:
+            turn.callers_tools = frozenset(one.name for one in settings.tools if isinstance(one, ToolDefinition))
         return TurnRequest(
             messages,
             turn,

@@ -99,6 +99,8 @@ class ToolRounds(Struct, frozen=True, kw_only=True):
             decisions = await self._ask(request, history, calls, pending, self.approver)
         elif history.can_pause:
             return await self._pause(request, history, pending)
+        elif _callers_own(request.turn, pending):
+            return turn_result(request.turn, "paused", pause=self._new_pause(request, history, pending))
         else:
             # Nobody could ever resume it: an answer that the model can act on is better than a turn that hangs.
             decisions = {
@@ -194,6 +196,13 @@ class ToolRounds(Struct, frozen=True, kw_only=True):
         if batch.return_direct:
             return turn_result(turn, "completed", direct=batch.messages)
         return batch.messages
+
+
+def _callers_own(turn: Turn, pending: Sequence[PendingCall]) -> bool:
+    """Whether calls wait in a turn without a conversation whose results the caller brings along with its next turn."""
+    if turn.context.conversation_id is not None:
+        return False
+    return any(one.kind == "client_tool" and one.call.name in turn.callers_tools for one in pending)
 
 
 def _recorder(calls: Sequence[ToolCall], history: TurnHistory) -> Callable[[ToolMessage], Awaitable[None]]:

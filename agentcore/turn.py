@@ -118,12 +118,14 @@ class Turn:
         tool_calls: tools run.
         cost: what the model calls cost so far, in US dollars; None if nobody asked, or no price is known.
         position: messages that the turn had stored before it was resumed.
+        callers_tools: names of the tools that the caller gave with this call and runs itself.
     """
 
     __slots__ = (
         "_notes",
         "_repetition",
         "_scope",
+        "callers_tools",
         "cancelled",
         "context",
         "cost",
@@ -159,6 +161,7 @@ class Turn:
         self.tool_calls = 0
         self.cost: float | None = None
         self.position = 0
+        self.callers_tools: frozenset[str] = frozenset()
         self.cancelled = False
         self._notes: dict[object, Any] | None = None
         self._repetition: RepetitionGuard | None = None

@@ -338,6 +338,71 @@ async def test_turn_that_could_never_be_resumed_tells_the_model_instead(remember
     assert "this conversation cannot wait for one" in str(result.messages[2].content)
 
 
+WHERE = ToolDefinition("where", "Where the user is.")
+ASK = ToolCall("c9", "where", {})
+
+
+@pytest.mark.parametrize("remembered", [False, True], ids=["no-memory", "no-conversation"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["invoke", "stream"])
+async def test_callers_tool_ends_a_turn_without_a_conversation_and_the_caller_goes_on(
+    remembered: bool, streamed: bool
+) -> None:
+    shop, memory = Shop(), InMemoryChatMemory()
+    model = ScriptedModel([[LOOK], [ASK, LOOK], "In Oslo."])
+    one = ChatClient(model, tools=shop.tools(), memory=memory if remembered else None)
+    if streamed:
+        async with one.stream("where am I?", tools=[WHERE]) as turn:
+            async for _ in turn:
+                pass
+        result = turn.result
+    else:
+        result = await one.invoke("where am I?", tools=[WHERE])
+    assert (result.status, result.finish_reason, shop.looks) == ("paused", "tool_calls", 1)  # the second is not run
+    assert result.pause is not None
+    assert [(one.call, one.kind) for one in result.pause.calls] == [(ASK, "client_tool")]
+    assert result.message == AssistantMessage(None, (ASK, LOOK))
+    assert await memory.list_conversations() == await InMemoryChatMemory().list_conversations()
+    history = [UserMessage("where am I?"), AssistantMessage(None, (ASK,)), ToolMessage("c9", "where", "Oslo")]
+    after = await one.invoke(history, tools=[WHERE])
+    assert (after.status, after.text) == ("completed", "In Oslo.")
+    assert list(model.requests[2].messages) == history
+
+
+async def test_callers_tool_beside_a_gated_call_ends_the_turn_and_neither_runs() -> None:
+    shop = Shop()
+    one = ChatClient(ScriptedModel([[PAY, ASK]]), tools=shop.tools())
+    result = await one.invoke("buy it here", tools=[WHERE])
+    assert result.pause is not None
+    assert [(one.call.id, one.kind) for one in result.pause.calls] == [("c1", "approval"), ("c9", "client_tool")]
+    assert shop.paid == []
+
+
+async def test_clients_own_definition_and_a_gate_still_tell_the_model_where_nobody_can_answer() -> None:
+    shop = Shop()
+    one = ChatClient(ScriptedModel([[ASK], [PAY], "no"]), tools=[WHERE, *shop.tools()])
+    other = ToolDefinition("other")
+    result = await one.invoke("buy it here", tools=[other])
+    assert (result.status, result.text, shop.paid) == ("completed", "no", [])
+    assert [m.is_error for m in result.messages if isinstance(m, ToolMessage)] == [True, True]
+
+
+async def test_callers_tool_in_a_conversation_that_cannot_wait_tells_the_model() -> None:
+    one = ChatClient(ScriptedModel([[ASK], "no"]))  # an id, but nothing is kept under it
+    result = await one.invoke("where am I?", conversation_id="u1", tools=[WHERE])
+    assert (result.status, result.text) == ("completed", "no")
+
+
+async def test_callers_tool_in_a_conversation_pauses_it_and_is_given_again_to_resume() -> None:
+    memory = InMemoryChatMemory()
+    model = ScriptedModel([[ASK], "In Oslo."])
+    one = ChatClient(model, memory=memory)
+    result = await one.invoke("where am I?", conversation_id="u1", tools=[WHERE])
+    assert result.pause is not None
+    resumed = await one.resume("u1", result.pause.calls[0].reply("Oslo"), tools=[WHERE])
+    assert (resumed.status, resumed.text) == ("completed", "In Oslo.")
+    assert [tool.name for tool in model.requests[1].tools] == ["where"]
+
+
 async def test_external_loop_asks_for_decisions_too() -> None:
     shop = Shop()
     one = ChatClient(ScriptedModel([]), tools=shop.tools())
