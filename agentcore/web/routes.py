@@ -1,10 +1,11 @@
 """chat_routes: the conversations of a client over HTTP, as an ASGI app to mount."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -13,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentcore.client import ChatClient
 from agentcore.errors import ConfigurationError
-from agentcore.memory.base import ConversationListing
+from agentcore.memory.base import ConversationListing, MessageLog, record_store
+from agentcore.messages import Message
 from agentcore.web.answers import (
     Refusal,
     as_refusal,
@@ -25,8 +27,10 @@ from agentcore.web.answers import (
 )
 from agentcore.web.authorize import Authorizer
 from agentcore.web.bodies import Decisions, NewTurn, read_json
+from agentcore.web.listing import own_page
 from agentcore.web.runs import OnDisconnect, Run, Runs
 from agentcore.web.signals import told_of_signals
+from agentcore.web.titles import title_of
 
 HEADERS_WITHIN = 1.0
 """Seconds that a stream waits for its first event before it is begun: so long an error can still be a status."""
@@ -46,6 +50,7 @@ class ChatRoutes:
         max_body_bytes: the largest body that is read.
         show_details: whether what a provider or a store said of an error is shown.
         grace: seconds that running turns have when the server goes down.
+        conversation_prefix: what the ids of a user's conversations begin with.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class ChatRoutes:
         max_body_bytes: int,
         show_details: bool,
         grace: float,
+        conversation_prefix: Callable[[Request], str] | None,
     ) -> None:
         self.client = client
         self.runs = runs
@@ -64,6 +70,7 @@ class ChatRoutes:
         self.max_body_bytes = max_body_bytes
         self.show_details = show_details
         self.grace = grace
+        self.conversation_prefix = conversation_prefix
         one = "/conversations/{conversation_id}"
         self._router = Router(
             [
@@ -126,14 +133,22 @@ class ChatRoutes:
     async def answer(self, request: Request, run: Run) -> Response:
         """A run as an answer: as server-sent events if the request asks for them, else its result as JSON."""
         if "text/event-stream" in request.headers.get("accept", ""):
-            with anyio.move_on_after(HEADERS_WITHIN):
-                await run.began()
-            if run.is_finished and not run.last_number:
-                _ = run.result  # an error is a status, as long as nothing was sent
+            await self.begun(run)
             return self.stream(run, 0)
         if self.runs.on_disconnect == "cancel":
-            await _ended_or_left(request, run)
+            await ended_or_left(request, run)
         return json_response(result_value(run.id, await run.finished()))
+
+    async def begun(self, run: Run) -> None:
+        """Wait a moment for the first event of a run, before its stream is begun.
+
+        Raises:
+            Exception: what ended the run: it is a status, as long as nothing was sent.
+        """
+        with anyio.move_on_after(HEADERS_WITHIN):
+            await run.began()
+        if run.is_finished and not run.last_number:
+            _ = run.result
 
     def stream(self, run: Run, after: int) -> Response:
         """The events of a run after a number, as server-sent events."""
@@ -147,17 +162,27 @@ class ChatRoutes:
         limit = query.get("limit", "50")
         if not limit.isdecimal() or not 1 <= int(limit) <= 100:
             raise Refusal(422, "invalid_input", "limit is a number from 1 to 100")
-        page = await store.list_conversations(
-            limit=int(limit), after=query.get("after"), prefix=query.get("prefix", "")
-        )
-        own = [one for one in page.conversations if await self.authorize(request, one.conversation_id) is not None]
-        return json_response({"conversations": own, "after": page.after})
+
+        async def is_own(conversation_id: str) -> bool:
+            return await self.authorize(request, conversation_id) is not None
+
+        within = "" if self.conversation_prefix is None else self.conversation_prefix(request)
+        prefix = query.get("prefix", within)
+        if not prefix.startswith(within):
+            raise Refusal(404, "not_found", "there are no such conversations")
+        page = await own_page(store, is_own, limit=int(limit), after=query.get("after"), prefix=prefix)
+        shown: list[Any] = page.conversations
+        if query.get("titles"):
+            shown = [
+                {**msgspec.structs.asdict(one), "title": await title_of(store, one.conversation_id)} for one in shown
+            ]
+        return json_response({"conversations": shown, "after": page.after, "complete": page.complete})
 
     async def _show(self, request: Request) -> Response:
         conversation_id = request.path_params["conversation_id"]
         await self.allowed(request, conversation_id)
         running = self.runs.running(conversation_id)
-        messages = await self.client.conversation(conversation_id).history()
+        messages, own = await self._history(conversation_id, running)
         pause = await self.client.open_pause(conversation_id)
         return json_response(
             {
@@ -165,8 +190,21 @@ class ChatRoutes:
                 "messages": messages,
                 "pause": pause,
                 "running": None if running is None else running.id,
+                "running_from": None if running is None else own,
+                "running_said": [] if running is None else running.said,
             }
         )
+
+    async def _history(self, conversation_id: str, running: Run | None) -> tuple[Sequence[Message], int]:
+        """All messages, and where those of the running turn begin among them."""
+        log = self.client.memory
+        log = None if log is None else record_store(log)
+        if running is None or not isinstance(log, MessageLog):
+            messages = await self.client.conversation(conversation_id).history()
+            return messages, len(messages) - (0 if running is None else running.stored)
+        stored = await log.read(conversation_id)
+        messages = [one.message for one in stored]
+        return messages, next((place for place, one in enumerate(stored) if running.wrote(one)), len(stored))
 
     async def _forget(self, request: Request) -> Response:
         conversation_id = request.path_params["conversation_id"]
@@ -208,7 +246,7 @@ class ChatRoutes:
         return self.stream(run, int(number) if number.isdecimal() else 0)
 
 
-async def _ended_or_left(request: Request, run: Run) -> None:
+async def ended_or_left(request: Request, run: Run) -> None:
     """Wait for the end of a run, which comes sooner when the client goes away."""
 
     async def watch() -> None:
@@ -231,6 +269,7 @@ def chat_routes(
     max_body_bytes: int = 1 << 20,
     max_kept_bytes: int = 1 << 20,
     show_details: bool = False,
+    conversation_prefix: Callable[[Request], str] | None = None,
 ) -> ChatRoutes:
     """The conversations of a client over HTTP, as an ASGI app to mount in Starlette or FastAPI.
 
@@ -244,8 +283,10 @@ def chat_routes(
     * `GET /conversations/{id}/events` joins the running turn, from `Last-Event-ID` on; 204 if there is none.
     * `POST /conversations/{id}/resume` with `{"decisions": […]}` goes on with a turn that paused.
     * `POST /conversations/{id}/cancel` stops the running turn, in whatever process it runs.
-    * `GET /conversations/{id}` shows the messages, what waits for a decision, and what runs.
-    * `DELETE /conversations/{id}` forgets it; `GET /conversations` lists those that the user may see.
+    * `GET /conversations/{id}` shows the messages, what waits for a decision, and what runs: the run, the place among
+      the messages where its own begin, and what it was begun with, so that its events can be shown after those before.
+    * `DELETE /conversations/{id}` forgets it; `GET /conversations` lists those that the user may see, with
+      `?titles=1` by the words they began with.
 
     Errors are `{"error": {"kind", "message"}}`. CORS is the app's.
 
@@ -258,6 +299,9 @@ def chat_routes(
         max_body_bytes: the largest body that is read; a larger one is refused with 413.
         max_kept_bytes: events of a running turn that are kept for readers who join later, in bytes (roughly).
         show_details: put into errors what a provider or a store said; for your own eyes.
+        conversation_prefix: what the ids of this user's conversations begin with (`kim:`), for an app that gives them
+            such ids: the list then looks nowhere else. Without it the list looks through everybody's newest ones, and
+            says `"complete": false` where it gave up.
 
     Raises:
         ConfigurationError: the client has no memory.
@@ -272,4 +316,5 @@ def chat_routes(
         max_body_bytes=max_body_bytes,
         show_details=show_details,
         grace=grace,
+        conversation_prefix=conversation_prefix,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
@@ -18,8 +18,11 @@ from agentcore.client import ChatClient, Input
 from agentcore.errors import AgentCoreError, ConfigurationError
 from agentcore.events import ReasoningDelta, TextDelta, TurnEvent
 from agentcore.exchange import InvokeResult
+from agentcore.memory.base import StoredMessage
+from agentcore.messages import Message, as_messages
 from agentcore.pause import Decision
 from agentcore.stream import TurnStream
+from agentcore.turn import Turn
 
 OnDisconnect: TypeAlias = Literal["continue", "cancel"]
 
@@ -62,11 +65,15 @@ class Run:
     Attributes:
         id: of this run; a turn that paused and was resumed had two.
         conversation_id: None for a turn that is remembered nowhere.
+        said: what the turn was begun with; empty for one that goes on after a pause. Stored with the first reply only.
     """
 
-    def __init__(self, conversation_id: str | None, *, cancel_alone: bool, max_kept: int) -> None:
+    def __init__(
+        self, conversation_id: str | None, *, said: Sequence[Message] = (), cancel_alone: bool, max_kept: int
+    ) -> None:
         self.id = uuid4().hex
         self.conversation_id = conversation_id
+        self.said = tuple(said)
         self._cancel_alone = cancel_alone
         self._max_kept = max_kept
         self._events: deque[tuple[TurnEvent, int]] = deque()  # with their sizes
@@ -75,6 +82,7 @@ class Run:
         self._readers: set[_Reader] = set()
         self._room = asyncio.Event()
         self._turn: TurnStream | None = None
+        self._record: Turn | None = None
         self._cancelled = False
         self._result: InvokeResult | None = None
         self._error: BaseException | None = None
@@ -89,6 +97,19 @@ class Run:
     def last_number(self) -> int:
         """The number of the newest event; 0 before the first."""
         return self._last
+
+    @property
+    def stored(self) -> int:
+        """How many messages this run has stored so far."""
+        history = self._record.history if self._record is not None else None
+        return 0 if history is None else len(history.added)
+
+    def wrote(self, stored: StoredMessage) -> bool:
+        """Whether a stored message is this run's; a turn that paused began in an earlier one."""
+        history = self._record.history if self._record is not None else None
+        if self._record is None or history is None or stored.turn_id != self._record.id:
+            return False
+        return stored.position >= history.position - len(history.added)
 
     async def began(self) -> None:
         """Wait until the first event is there, or the run has ended without one."""
@@ -128,7 +149,7 @@ class Run:
             self._turn.cancel()
         self._room.set()
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Sequence[RunEvent]]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[RunEvent]]:
         """The events after a number, as they come, in batches of what is there; ends with the run.
 
         A run waits for its fastest reader once its buffer is full, so that a slow reader holds the provider back and
@@ -167,7 +188,7 @@ class Run:
         """Run the turn to its end, whoever reads along; its outcome is for those who ask."""
         try:
             async with turn as stream:
-                self._turn = stream
+                self._turn, self._record = stream, stream.turn
                 if self._cancelled:
                     stream.cancel()
                 async for event in stream:
@@ -260,9 +281,10 @@ class Runs:
         *,
         conversation_id: str | None,
         tool_context: Mapping[str, Any] | None = None,
+        on_disconnect: OnDisconnect | None = None,
         **settings: Any,
     ) -> Run:
-        """Begin a turn; arguments as for `ChatClient.stream`.
+        """Begin a turn; arguments as for `ChatClient.stream`, and what becomes of it without readers, if not as usual.
 
         Raises:
             InvalidInputError: no messages, or messages that cannot be a turn.
@@ -270,7 +292,7 @@ class Runs:
         """
         self._check_open()
         turn = self.client.stream(messages, conversation_id=conversation_id, tool_context=tool_context, **settings)
-        return self._begin(conversation_id, turn)
+        return self._begin(conversation_id, turn, on_disconnect or self.on_disconnect, as_messages(messages))
 
     def resume(
         self,
@@ -287,7 +309,7 @@ class Runs:
         """
         self._check_open()
         turn = self.client.resume_stream(conversation_id, decisions, tool_context=tool_context, **settings)
-        return self._begin(conversation_id, turn)
+        return self._begin(conversation_id, turn, self.on_disconnect)
 
     def find(self, run_id: str) -> Run | None:
         """A run by its id, as long as it is running or kept."""
@@ -361,10 +383,16 @@ class Runs:
                 "FastAPI(lifespan=chat.lifespan), or enter `async with runs`"
             )
 
-    def _begin(self, conversation_id: str | None, turn: AbstractAsyncContextManager[TurnStream]) -> Run:
+    def _begin(
+        self,
+        conversation_id: str | None,
+        turn: AbstractAsyncContextManager[TurnStream],
+        on_disconnect: OnDisconnect,
+        said: Sequence[Message] = (),
+    ) -> Run:
         assert self._tasks is not None
         self._forget_old()
-        run = Run(conversation_id, cancel_alone=self.on_disconnect == "cancel", max_kept=self._max_kept)
+        run = Run(conversation_id, said=said, cancel_alone=on_disconnect == "cancel", max_kept=self._max_kept)
         self._runs[run.id] = run
         if conversation_id is not None:
             self._of_conversation.setdefault(conversation_id, []).append(run)
