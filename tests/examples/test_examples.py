@@ -1,44 +1,20 @@
 """Every example runs, against a server that plays a model."""
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.completions import calls, says, streams_call, streams_text
 from tests.support.loopback import HANG, Loopback, Reply, chunk, json_reply, sse
 
 pytestmark = pytest.mark.asyncio
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-DONE = b"data: [DONE]\n\n"
-
-
-def calls(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    message = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
-    return {"id": "r1", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
-
-
-def says(text: str) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 5, "completion_tokens": 3}
-    return {"id": "r2", "model": "m", "choices": [choice], "usage": usage}
-
-
-def streams_call(name: str, arguments: dict[str, Any]) -> Reply:
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    delta = {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]}
-    event = {"id": "r1", "choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}
-    return sse(b"data: " + json.dumps(event).encode() + b"\n\n" + DONE)
-
+SERVERS = {"bot", "fastapi_app", "postgres_workers", "starlette_app"}
+"""Those that run until they are stopped: test_web_examples runs them."""
 
 PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
     "filters_tour": (
@@ -80,7 +56,7 @@ PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
         ["> What is the weather in Oslo?\nSunny.", "The weather.", "1 model call(s)"],
     ),
     "streaming": (
-        [streams_call("look_up", {"word": "fjord"}), sse(chunk("An "), chunk("inlet.", finish="stop") + DONE)] * 2,
+        [streams_call("look_up", {"word": "fjord"}), streams_text("An ", "inlet.")] * 2,
         ["[look_up {'word': 'fjord'}]", "An inlet.", "completed", "cancelled", "interrupted"],
     ),
     "external_loop": (
@@ -104,7 +80,7 @@ PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.stem not in SERVERS], ids=lambda path: path.stem)
 async def test_example_runs(example: Path) -> None:
     replies, words = PLAYS[example.stem]
     if example.stem == "streaming":
@@ -126,6 +102,6 @@ async def test_example_runs(example: Path) -> None:
 
 
 async def test_every_example_begins_with_what_it_shows() -> None:
-    assert {path.stem for path in EXAMPLES} == set(PLAYS)
+    assert {path.stem for path in EXAMPLES} == set(PLAYS) | SERVERS
     for path in EXAMPLES:
         assert path.read_text().startswith("# ")
