@@ -31,7 +31,7 @@ from agentcore import ChatClient, InMemoryChatMemory, OpenAIChatModel
 from agentcore.web import allow_everyone, chat_routes
 
 LAG_AIM = 50.0
-GC_THRESHOLD = (50_000, 20, 1_000)
+GC_THRESHOLD = (700, 10, 1_000)
 """Young objects looked through seldom, all of them hardly ever: what the rows marked `gc` run with."""
 
 
