@@ -32,7 +32,7 @@ from agentcore.web import allow_everyone, chat_routes
 
 LAG_AIM = 50.0
 GC_THRESHOLD = (700, 10, 1_000)
-"""Young objects looked through seldom, all of them hardly ever: what the rows marked `gc` run with."""
+"""All objects looked through hardly ever, the young ones as always: what the rows marked `gc` run with."""
 
 
 # The model: a stream of deltas, evenly over a time.
