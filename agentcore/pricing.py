@@ -35,7 +35,8 @@ def cost_of(usage: Usage, model: str | None) -> float | None:
     try:
         return float(genai_prices.calc_price(counted, model_ref=model or "").total_price)
     except LookupError:
-        if model not in _unknown:
-            _unknown.add(model or "")
-            logger.warning("no price is known for model %r: what it costs is not counted", model)
+        name = model or ""
+        if name not in _unknown:
+            _unknown.add(name)
+            logger.warning("no price is known for model %r: what it costs is not counted", name)
         return None

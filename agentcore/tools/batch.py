@@ -12,6 +12,7 @@ from agentcore.context import ToolContext
 from agentcore.events import ToolFinished, ToolStarted
 from agentcore.messages import ToolCall, ToolMessage
 from agentcore.pause import PendingCall
+from agentcore.tools.deadlines import Deadlines
 from agentcore.tools.errors import EnvironmentToolError, describe
 from agentcore.tools.execution import ToolExecution
 from agentcore.tools.request import ToolRequest
@@ -84,7 +85,8 @@ async def run_together(
     `finished` gets each answer as it comes, and `record` too, before anybody hears of it. A cancellation stops all
     calls and waits for their clean-up; it comes out as it is, never in a group.
     """
-    places = asyncio.Semaphore(max_concurrency) if max_concurrency else None
+    crowded = max_concurrency is not None and max_concurrency < len(requests)
+    places = asyncio.Semaphore(max_concurrency) if max_concurrency and crowded else None
 
     async def one(request: ToolRequest) -> ToolMessage:
         try:
@@ -170,6 +172,7 @@ async def run_call(
     max_result_chars: int | None,
     sleep: Callable[[float], Awaitable[object]],
     outcome: BatchOutcome,
+    deadlines: Deadlines,
 ) -> ToolMessage:
     """The inside of the tool onion: check the arguments, run the function, make its result or its failure an answer."""
     call, tool = request.call, request.tool
@@ -187,7 +190,7 @@ async def run_call(
         return failure(call, str(error), max_result_chars)
     try:
         value = await ToolExecution(tool, bound, threads, sleep).within(
-            tool.timeout if tool.timeout is not None else default_timeout
+            tool.timeout if tool.timeout is not None else default_timeout, deadlines
         )
     except asyncio.CancelledError:
         if _is_cancelled():

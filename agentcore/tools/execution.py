@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from anyio import CapacityLimiter, to_thread
 
+from agentcore.tools.deadlines import Deadlines
 from agentcore.tools.errors import ToolError, TransientToolError
 from agentcore.tools.tool import Tool
 
@@ -46,8 +47,12 @@ class ToolExecution:
         self._sleep = sleep
         self._place: Literal["nowhere", "thread", "loop"] = "loop" if tool.is_async else "nowhere"
 
-    async def within(self, timeout: float | None) -> Any:  # noqa: ASYNC109 - a declared property of the tool
-        """The tool's value, all attempts and waits within `timeout` seconds.
+    async def within(
+        self,
+        timeout: float | None,  # noqa: ASYNC109 - a declared property of the tool
+        deadlines: Deadlines,
+    ) -> Any:
+        """The tool's value, all attempts and waits within `timeout` seconds, by the clock of the batch.
 
         An async tool that runs out of time is cancelled, once, and may clean up. A sync tool cannot be stopped: its
         thread is left alone.
@@ -58,15 +63,19 @@ class ToolExecution:
         """
         if timeout is None:
             return await self._attempts()
-        scope = asyncio.timeout(timeout)
+        deadline = deadlines.begin(timeout)
         try:
-            async with scope:
-                value = await self._attempts()
+            value = await self._attempts()
+        except asyncio.CancelledError:
+            if not (deadline.end() and deadline.expired):
+                raise
         except Exception:
-            if not scope.expired():
+            deadline.end()
+            if not deadline.expired:
                 raise  # the tool's own, a TimeoutError perhaps
         else:
-            if not scope.expired():
+            deadline.end()
+            if not deadline.expired:
                 return value
         raise ToolTimedOutError(self._timed_out(timeout))
 

@@ -15,7 +15,8 @@ from agentcore.tools.tool import ArgumentError, Gate
 async def calls_that_wait(requests: Sequence[ToolRequest], elsewhere: frozenset[str]) -> list[PendingCall]:
     """The calls that may not run yet, in call order. Gates are asked one after another, in that order.
 
-    A call that cannot run anyway (no such tool, arguments that do not fit) needs nobody's consent to fail.
+    A call that cannot run anyway (no such tool, arguments that do not fit) needs nobody's consent to fail. Whether the
+    arguments fit is only looked at when a gate has closed: a gate may see some that do not.
 
     Args:
         requests: the batch.
@@ -27,9 +28,9 @@ async def calls_that_wait(requests: Sequence[ToolRequest], elsewhere: frozenset[
         if tool is None:
             if call.name in elsewhere and call.raw_arguments is None:
                 waiting.append(PendingCall(call=call, kind="client_tool"))
-        elif tool.approval is not False and call.raw_arguments is None and _fits(request):
+        elif tool.approval is not False and call.raw_arguments is None:
             reason = await _ask(tool.approval, call, request.context)
-            if reason is not None:
+            if reason is not None and _fits(request):
                 waiting.append(PendingCall(call=call, kind="approval", reason=reason))
     return waiting
 
@@ -49,6 +50,8 @@ async def _ask(gate: "bool | Gate", call: ToolCall, context: ToolContext) -> str
         return "" if gate else None
     try:
         answer = gate(call, context)
+        if answer is False:  # what most gates say of most calls
+            return None
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:  # noqa: BLE001 - who cannot tell whether a call is safe does not let it run

@@ -13,6 +13,7 @@ from agentcore.errors import ConfigurationError
 from agentcore.messages import ToolCall, ToolMessage
 from agentcore.pause import Decision, PendingCall
 from agentcore.tools.batch import BatchOutcome, BatchResult, ToolRun, run_call, run_together
+from agentcore.tools.deadlines import Deadlines
 from agentcore.tools.decisions import decided
 from agentcore.tools.gates import calls_that_wait
 from agentcore.tools.request import ToolRequest
@@ -126,7 +127,7 @@ class ToolRunner:
         finished: MutableMapping[str, ToolMessage],
         record: Callable[[ToolMessage], Awaitable[None]] | None,
     ) -> BatchResult:
-        outcome = BatchOutcome()
+        outcome, deadlines = BatchOutcome(), Deadlines()
         run = self._compose(
             partial(
                 run_call,
@@ -136,10 +137,14 @@ class ToolRunner:
                 max_result_chars=self._max_result_chars,
                 sleep=self._sleep,
                 outcome=outcome,
+                deadlines=deadlines,
             )
         )
         sink = turn.sink if turn is not None else None
-        messages = await run_together(requests, run, finished, self._max_concurrency, sink, record)
+        try:
+            messages = await run_together(requests, run, finished, self._max_concurrency, sink, record)
+        finally:
+            deadlines.close()
         failed = any(message.is_error for message in messages)
         writes = [outcome.writes_of(message) or {} for message in messages if message.writes and not message.is_error]
         return BatchResult(
