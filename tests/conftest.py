@@ -7,15 +7,20 @@ from itertools import count
 
 import pytest
 
+from tests.support.browser import Chromium, find_chromium
 from tests.support.servers import PostgresServer, RedisServer, postgres_server, redis_server
 
 _numbers = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--without postgres`, `--without redis`: leave out the tests that need that server."""
+    """`--without postgres`, `--without redis`, `--without browser`: leave out the tests that need it."""
     parser.addoption(
-        "--without", action="append", default=[], choices=["postgres", "redis"], help="leave out the tests of a server"
+        "--without",
+        action="append",
+        default=[],
+        choices=["postgres", "redis", "browser"],
+        help="leave out the tests that need this",
     )
 
 
@@ -69,6 +74,13 @@ def redis_of_run(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 def redis_url(redis_of_run: RedisServer) -> str:
     """The address of the run's Redis, which a test shares with others: it takes a namespace of its own."""
     return redis_of_run.url
+
+
+@pytest.fixture(scope="session")
+def chromium(request: pytest.FixtureRequest) -> Chromium:
+    """A browser that starts on this machine."""
+    _leave_out(request, "browser")
+    return find_chromium()
 
 
 @pytest.fixture

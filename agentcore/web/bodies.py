@@ -41,7 +41,7 @@ async def read_json(request: Request, type_: type[T], *, max_bytes: int) -> T:
     body = await read_json_text(request, max_bytes=max_bytes)
     try:
         return msgspec.json.decode(body, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last: nested too deeply
         raise Refusal(422, "invalid_input", f"the body is not what it should be: {error}") from error
 
 

@@ -218,14 +218,14 @@ class ChatRoutes:
         conversation_id = request.path_params["conversation_id"]
         context = await self.allowed(request, conversation_id)
         body = await read_json(request, NewTurn, max_bytes=self.max_body_bytes)
-        run = self.runs.start(body.messages(), conversation_id=conversation_id, tool_context=context)
+        run = self.runs.start(body.messages(), conversation_id=conversation_id, tool_context=context, key=_key(request))
         return await self.answer(request, run)
 
     async def _resume(self, request: Request) -> Response:
         conversation_id = request.path_params["conversation_id"]
         context = await self.allowed(request, conversation_id)
         body = await read_json(request, Decisions, max_bytes=self.max_body_bytes)
-        run = self.runs.resume(conversation_id, body.decisions, tool_context=context)
+        run = self.runs.resume(conversation_id, body.decisions, tool_context=context, key=_key(request))
         return await self.answer(request, run)
 
     async def _cancel(self, request: Request) -> Response:
@@ -244,6 +244,11 @@ class ChatRoutes:
         if run is None or run.conversation_id != conversation_id:
             return Response(status_code=204)  # which tells an EventSource not to try again
         return self.stream(run, int(number) if number.isdecimal() else 0)
+
+
+def _key(request: Request) -> str | None:
+    """The name that a client gave to its request, so that it may be sent again."""
+    return request.headers.get("idempotency-key", "")[:_LONGEST_ID] or None
 
 
 async def ended_or_left(request: Request, run: Run) -> None:
@@ -279,7 +284,8 @@ def chat_routes(
 
     * `POST /conversations/{id}/turns` with `{"message": "…"}` (or a list of parts) runs a turn. The answer is the
       result as JSON, or, with `Accept: text/event-stream`, the events as they come (`id: run:number`), then `result`
-      or `error`.
+      or `error`. A request with an `Idempotency-Key` may be sent again: it is answered with the turn that it began, for
+      a minute after that has ended.
     * `GET /conversations/{id}/events` joins the running turn, from `Last-Event-ID` on; 204 if there is none.
     * `POST /conversations/{id}/resume` with `{"decisions": […]}` goes on with a turn that paused.
     * `POST /conversations/{id}/cancel` stops the running turn, in whatever process it runs.

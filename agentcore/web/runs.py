@@ -65,14 +65,22 @@ class Run:
     Attributes:
         id: of this run; a turn that paused and was resumed had two.
         conversation_id: None for a turn that is remembered nowhere.
+        key: names the request that began it.
         said: what the turn was begun with; empty for one that goes on after a pause. Stored with the first reply only.
     """
 
     def __init__(
-        self, conversation_id: str | None, *, said: Sequence[Message] = (), cancel_alone: bool, max_kept: int
+        self,
+        conversation_id: str | None,
+        *,
+        key: str | None = None,
+        said: Sequence[Message] = (),
+        cancel_alone: bool,
+        max_kept: int,
     ) -> None:
         self.id = uuid4().hex
         self.conversation_id = conversation_id
+        self.key = key
         self.said = tuple(said)
         self._cancel_alone = cancel_alone
         self._max_kept = max_kept
@@ -265,6 +273,7 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, float] = OrderedDict()  # when each ended, oldest first
         self._of_conversation: dict[str, list[Run]] = {}
+        self._of_key: dict[tuple[str | None, str], Run] = {}
         self._draining = False
         self._told = asyncio.Event()
         self._idle = asyncio.Event()
@@ -282,17 +291,23 @@ class Runs:
         conversation_id: str | None,
         tool_context: Mapping[str, Any] | None = None,
         on_disconnect: OnDisconnect | None = None,
+        key: str | None = None,
         **settings: Any,
     ) -> Run:
         """Begin a turn; arguments as for `ChatClient.stream`, and what becomes of it without readers, if not as usual.
+
+        A `key` names the request, in its conversation: the same one again gives the run that it began, as long as that
+        is kept. Browsers send a request again by themselves when its connection breaks before an answer.
 
         Raises:
             InvalidInputError: no messages, or messages that cannot be a turn.
             ShuttingDownError: no new turns are begun.
         """
+        if (run := self._begun(conversation_id, key)) is not None:
+            return run
         self._check_open()
         turn = self.client.stream(messages, conversation_id=conversation_id, tool_context=tool_context, **settings)
-        return self._begin(conversation_id, turn, on_disconnect or self.on_disconnect, as_messages(messages))
+        return self._begin(conversation_id, turn, on_disconnect or self.on_disconnect, key, as_messages(messages))
 
     def resume(
         self,
@@ -300,16 +315,19 @@ class Runs:
         decisions: Decision | Iterable[Decision],
         *,
         tool_context: Mapping[str, Any] | None = None,
+        key: str | None = None,
         **settings: Any,
     ) -> Run:
-        """Go on with a turn that paused; arguments as for `ChatClient.resume`.
+        """Go on with a turn that paused; arguments as for `ChatClient.resume`, and a key as for `start`.
 
         Raises:
             ShuttingDownError: no new turns are begun. What `ChatClient.resume` raises comes out of the run.
         """
+        if (run := self._begun(conversation_id, key)) is not None:
+            return run
         self._check_open()
         turn = self.client.resume_stream(conversation_id, decisions, tool_context=tool_context, **settings)
-        return self._begin(conversation_id, turn, self.on_disconnect)
+        return self._begin(conversation_id, turn, self.on_disconnect, key)
 
     def find(self, run_id: str) -> Run | None:
         """A run by its id, as long as it is running or kept."""
@@ -383,17 +401,26 @@ class Runs:
                 "FastAPI(lifespan=chat.lifespan), or enter `async with runs`"
             )
 
+    def _begun(self, conversation_id: str | None, key: str | None) -> Run | None:
+        if key is None:
+            return None
+        self._forget_old()
+        return self._of_key.get((conversation_id, key))
+
     def _begin(
         self,
         conversation_id: str | None,
         turn: AbstractAsyncContextManager[TurnStream],
         on_disconnect: OnDisconnect,
+        key: str | None = None,
         said: Sequence[Message] = (),
     ) -> Run:
         assert self._tasks is not None
         self._forget_old()
-        run = Run(conversation_id, said=said, cancel_alone=on_disconnect == "cancel", max_kept=self._max_kept)
+        run = Run(conversation_id, key=key, said=said, cancel_alone=on_disconnect == "cancel", max_kept=self._max_kept)
         self._runs[run.id] = run
+        if key is not None:
+            self._of_key[conversation_id, key] = run
         if conversation_id is not None:
             self._of_conversation.setdefault(conversation_id, []).append(run)
         self._idle.clear()
@@ -420,4 +447,7 @@ class Runs:
             run_id, ended = next(iter(self._finished.items()))
             if ended > before and len(self._finished) <= _KEPT_RUNS:
                 break
+            run = self._runs[run_id]
             del self._finished[run_id], self._runs[run_id]
+            if run.key is not None:
+                del self._of_key[run.conversation_id, run.key]

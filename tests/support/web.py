@@ -50,6 +50,7 @@ async def running_server(app: Any) -> AsyncGenerator[_Server]:
             yield server
         finally:
             server.should_exit = True
+            await asyncio.wait({serve})  # a test that failed must not cut the server's end short
 
 
 class Sent(NamedTuple):

@@ -27,7 +27,7 @@ from agentcore import (
     tool,
 )
 from agentcore.testing import Reply, ScriptedModel
-from agentcore.web import ChatRoutes, allow_everyone, chat_routes
+from agentcore.web import ChatRoutes, Runs, allow_everyone, chat_routes
 from tests.support.web import sent_events, serving
 
 SSE = {"accept": "text/event-stream"}
@@ -417,3 +417,40 @@ async def test_clients_that_vanish_leave_whole_histories() -> None:
             messages = await memory.get(f"kim:{number}")
             assert check_history(messages) == []
             assert [one.content for one in messages][-1:] == ["a"]
+
+
+@pytest.mark.asyncio
+async def test_request_with_a_key_that_is_sent_again_joins_the_turn_it_began() -> None:
+    gate = asyncio.Semaphore(0)
+    memory = InMemoryChatMemory()
+    async with chat_on(a_client(Reply(text=["a", "b"], wait_between=gate.acquire), "c", memory=memory)) as (http, chat):
+        url, headers = "/conversations/kim:1/turns", {"idempotency-key": "k1"}
+        first = asyncio.create_task(http.post(url, json={"message": "hi"}, headers=headers))
+        while (run := chat.runs.running("kim:1")) is None:
+            await asyncio.sleep(0)
+        await run.began()
+        async with http.stream("POST", url, json={"message": "hi"}, headers=SSE | headers) as again:
+            events = sent_events(again)
+            assert (await anext(events)).id == f"{run.id}:1"
+            gate.release()
+            assert [one.data["text"] async for one in events] == ["b", "ab"]
+        assert (await first).json()["run"] == run.id
+        after = (await http.post(url, json={"message": "hi"}, headers=headers)).json()
+        assert (after["run"], after["text"]) == (run.id, "ab")
+        assert len(await memory.get("kim:1")) == 2
+        other = (await http.post(url, json={"message": "hi"}, headers={"idempotency-key": "k2"})).json()
+        assert other["text"] == "c"
+
+
+@pytest.mark.asyncio
+async def test_key_is_forgotten_with_its_run() -> None:
+    now = 0.0
+    client = a_client("a", "b")
+    async with Runs(client, keep_finished=60, clock=lambda: now) as runs:
+        first = runs.start("hi", conversation_id="c", key="k")
+        assert runs.start("hi", conversation_id="c", key="k") is first
+        assert runs.start("hi", conversation_id="d", key="k") is not first
+        await first.finished()
+        now = 61.0
+        assert runs.start("hi", conversation_id="e", key="k") is not first
+        assert runs.find(first.id) is None
