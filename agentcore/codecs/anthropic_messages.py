@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.codecs.anthropic_reply import blocks_of, response_of
@@ -15,7 +14,8 @@ from agentcore.codecs.base import NO_NAMES, WireRequest
 from agentcore.codecs.failures import failure_error, failure_of, is_failure, provider_error
 from agentcore.codecs.shared import as_int, decode_json, encode_json, excerpt, json_or_none, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import BLANK, holds_events
+from agentcore.codecs.stream_base import BLANK
+from agentcore.codecs.whole_body import BodyCodec
 from agentcore.errors import DecodeError, ProviderError
 from agentcore.messages import Message
 
@@ -53,7 +53,7 @@ class _Body(Struct, gc=False):
 _bodies = msgspec.json.Decoder(_Body)
 
 
-class AnthropicMessagesCodec:
+class AnthropicMessagesCodec(BodyCodec):
     """The codec of `POST …/v1/messages`.
 
     Args:
@@ -73,10 +73,8 @@ class AnthropicMessagesCodec:
         max_event_bytes: int = MAX_EVENT_BYTES,
         keep_raw: bool = False,
     ) -> None:
-        self.provider = provider
+        super().__init__(provider, max_event_bytes=max_event_bytes, keep_raw=keep_raw)
         self.default_max_tokens = default_max_tokens
-        self.max_event_bytes = max_event_bytes
-        self.keep_raw = keep_raw
 
     async def encode(self, request: ChatRequest, *, stream: bool) -> WireRequest:
         """The request as bytes; see `Codec.encode`."""
@@ -113,38 +111,6 @@ class AnthropicMessagesCodec:
             raise
         return count
 
-    def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
-        """A whole body as a response; see `Codec.decode`."""
-        if holds_events(body):  # a stream, though none was asked for
-            decoder = self.stream_decoder(wire)
-            decoder.feed(body)
-            decoder.finish()
-            return decoder.response()
-        try:
-            if body.lstrip(BLANK)[:1] == b"[" and is_failure(json_or_none(body)):  # as some gateways wrap it
-                raise provider_error(self.provider, body)
-            reply = decode_json(body, _bodies, _Body)
-            if reply.type == "error" or reply.error or (reply.message and not reply.content and not reply.stop_reason):
-                raise failure_error(self.provider, failure_of(json_object(body), body))
-            if reply.content is None and reply.stop_reason is None:
-                whole = json_object(body)
-                if is_failure(whole):
-                    raise failure_error(self.provider, failure_of(whole, body))
-                raise DecodeError(f"the answer has no content: {excerpt(body)}", retryable=True)
-            response = response_of(
-                blocks_of(reply.content),
-                raw_inputs={},
-                stop_reason=reply.stop_reason,
-                usage=reply.usage,
-                model=reply.model,
-                response_id=reply.id,
-                names=wire.tool_names,
-            )
-        except DecodeError as error:
-            error.provider = error.provider or self.provider
-            raise
-        return replace(response, raw=body) if self.keep_raw else response
-
     def stream_decoder(self, wire: WireRequest) -> AnthropicStreamDecoder:
         """A fresh decoder for one stream."""
         return AnthropicStreamDecoder(
@@ -155,10 +121,27 @@ class AnthropicMessagesCodec:
             keep_raw=self.keep_raw,
         )
 
-    def decode_error(self, status: int, body: bytes) -> ProviderError:
-        """An error status and its body as an error."""
-        return provider_error(self.provider, body, status=status)
-
     def check(self, messages: Sequence[Message]) -> list[str]:
         """What this format could not carry of a history, one line for each part."""
         return losses(messages, self.provider)
+
+    def _decode_body(self, body: bytes, wire: WireRequest) -> ChatResponse:
+        if body.lstrip(BLANK)[:1] == b"[" and is_failure(json_or_none(body)):  # as some gateways wrap it
+            raise provider_error(self.provider, body)
+        reply = decode_json(body, _bodies, _Body)
+        if reply.type == "error" or reply.error or (reply.message and not reply.content and not reply.stop_reason):
+            raise failure_error(self.provider, failure_of(json_object(body), body))
+        if reply.content is None and reply.stop_reason is None:
+            whole = json_object(body)
+            if is_failure(whole):
+                raise failure_error(self.provider, failure_of(whole, body))
+            raise DecodeError(f"the answer has no content: {excerpt(body)}", retryable=True)
+        return response_of(
+            blocks_of(reply.content),
+            raw_inputs={},
+            stop_reason=reply.stop_reason,
+            usage=reply.usage,
+            model=reply.model,
+            response_id=reply.id,
+            names=wire.tool_names,
+        )

@@ -5,7 +5,6 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.codecs.base import NO_NAMES, WireRequest
@@ -16,14 +15,15 @@ from agentcore.codecs.gemini_request import LEGAL_NAME, request_body, unsupporte
 from agentcore.codecs.gemini_stream import GeminiStreamDecoder
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, json_or_none, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import BLANK, closed_early, holds_events
+from agentcore.codecs.stream_base import BLANK, closed_early
+from agentcore.codecs.whole_body import BodyCodec
 from agentcore.errors import ConfigurationError, DecodeError, ProviderError
 from agentcore.messages import Message
 
 _lists = msgspec.json.Decoder(list[Chunk])
 
 
-class GeminiCodec:
+class GeminiCodec(BodyCodec):
     """The codec of `POST …/models/{model}:generateContent` and `:streamGenerateContent`.
 
     Args:
@@ -35,9 +35,7 @@ class GeminiCodec:
     def __init__(
         self, provider: str = "gemini", *, max_event_bytes: int = MAX_EVENT_BYTES, keep_raw: bool = False
     ) -> None:
-        self.provider = provider
-        self.max_event_bytes = max_event_bytes
-        self.keep_raw = keep_raw
+        super().__init__(provider, max_event_bytes=max_event_bytes, keep_raw=keep_raw)
 
     async def encode(self, request: ChatRequest, *, stream: bool) -> WireRequest:
         """The request as bytes; see `Codec.encode`. The model is part of the path.
@@ -52,22 +50,6 @@ class GeminiCodec:
         path = model if "/" in model else f"models/{model}"
         action = "streamGenerateContent?alt=sse" if stream else "generateContent"
         return WireRequest(f"/{quote(path)}:{action}", encode_json(body), wire_names(names) or NO_NAMES)
-
-    def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
-        """A whole body as a response; see `Codec.decode`."""
-        if holds_events(body):
-            decoder = self.stream_decoder(wire)  # a stream, though none was asked for
-            decoder.feed(body)
-            decoder.finish()
-            return decoder.response()
-        try:
-            response = self._decode_body(body, wire)
-        except ProviderError as error:
-            error.provider = error.provider or self.provider
-            raise
-        except RecursionError as error:
-            raise DecodeError("the answer is nested too deeply", provider=self.provider) from error
-        return replace(response, raw=body) if self.keep_raw else response
 
     def stream_decoder(self, wire: WireRequest) -> GeminiStreamDecoder:
         """A fresh decoder for one stream."""

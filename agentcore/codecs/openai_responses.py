@@ -4,25 +4,24 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.codecs.base import NO_NAMES, WireRequest
 from agentcore.codecs.dialect import OPENAI, Dialect
-from agentcore.codecs.failures import failure_error, is_failure, provider_error, read_failure
+from agentcore.codecs.failures import failure_error, is_failure, read_failure
 from agentcore.codecs.openai_responses_reply import Body, Reply, bodies
 from agentcore.codecs.openai_responses_request import request_body, unsupported_parts
 from agentcore.codecs.openai_responses_stream import OpenAIResponsesStreamDecoder
 from agentcore.codecs.shared import decode_json, encode_json, excerpt, tool_names, wire_names
 from agentcore.codecs.sse import MAX_EVENT_BYTES
-from agentcore.codecs.stream_base import holds_events
-from agentcore.errors import DecodeError, ProviderError
+from agentcore.codecs.whole_body import BodyCodec
+from agentcore.errors import DecodeError
 from agentcore.messages import Message
 
 _json_value: "msgspec.json.Decoder[object]" = msgspec.json.Decoder(object)
 
 
-class OpenAIResponsesCodec:
+class OpenAIResponsesCodec(BodyCodec):
     """The codec of `POST …/responses`.
 
     Args:
@@ -45,11 +44,9 @@ class OpenAIResponsesCodec:
         max_event_bytes: int = MAX_EVENT_BYTES,
         keep_raw: bool = False,
     ) -> None:
-        self.provider = provider
+        super().__init__(provider, max_event_bytes=max_event_bytes, keep_raw=keep_raw)
         self.dialect = dialect
         self.reasoning_summary = reasoning_summary
-        self.max_event_bytes = max_event_bytes
-        self.keep_raw = keep_raw
 
     async def encode(self, request: ChatRequest, *, stream: bool) -> WireRequest:
         """The request as bytes; see `Codec.encode`.
@@ -61,22 +58,6 @@ class OpenAIResponsesCodec:
         body = request_body(request, self.provider, self.dialect, names, summary=self.reasoning_summary, stream=stream)
         return WireRequest(self.path, encode_json(body), wire_names(names) or NO_NAMES)
 
-    def decode(self, body: bytes, wire: WireRequest) -> ChatResponse:
-        """A whole body as a response; see `Codec.decode`."""
-        if holds_events(body):
-            decoder = self.stream_decoder(wire)  # a stream, though none was asked for
-            decoder.feed(body)
-            decoder.finish()
-            return decoder.response()
-        try:
-            response = self._decode_body(body, wire)
-        except ProviderError as error:
-            error.provider = error.provider or self.provider
-            raise
-        except RecursionError as error:
-            raise DecodeError("the answer is nested too deeply", provider=self.provider) from error
-        return replace(response, raw=body) if self.keep_raw else response
-
     def stream_decoder(self, wire: WireRequest) -> OpenAIResponsesStreamDecoder:
         """A fresh decoder for one stream."""
         return OpenAIResponsesStreamDecoder(
@@ -86,10 +67,6 @@ class OpenAIResponsesCodec:
             max_event_bytes=self.max_event_bytes,
             keep_raw=self.keep_raw,
         )
-
-    def decode_error(self, status: int, body: bytes) -> ProviderError:
-        """An error status and its body as an error."""
-        return provider_error(self.provider, body, status=status)
 
     def check(self, messages: Sequence[Message]) -> list[str]:
         """What this endpoint could not carry of a history, one line each."""
