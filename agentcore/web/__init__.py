@@ -1,8 +1,10 @@
 """Routes for Starlette and FastAPI apps; needs the extra `web`."""
 
 from agentcore.web.authorize import Authorizer, allow_everyone
+from agentcore.web.openai_endpoint import openai_routes
 from agentcore.web.routes import ChatRoutes, chat_routes
 from agentcore.web.runs import Behind, Run, RunEvent, Runs, ShuttingDownError
+from agentcore.web.vercel import vercel_routes
 
 __all__ = [
     "Authorizer",
@@ -14,4 +16,6 @@ __all__ = [
     "ShuttingDownError",
     "allow_everyone",
     "chat_routes",
+    "openai_routes",
+    "vercel_routes",
 ]

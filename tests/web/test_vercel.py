@@ -202,31 +202,28 @@ async def test_output_that_comes_with_the_next_words_is_taken(node: JavaScript) 
 
 
 async def test_page_that_is_loaded_again_joins_the_answer_from_its_beginning(node: JavaScript) -> None:
-    gate, begun = asyncio.Event(), asyncio.Event()
+    gate, begun, joins = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
         begun.set()
         await gate.wait()
 
+    async def authorize(request: Request, conversation_id: str) -> Mapping[str, Any]:
+        if request.method == "GET":
+            joins.set()  # the run is looked up before anybody else has a turn
+        return {}
+
     client = a_client(Reply(text=["one ", "two"], wait_between=wait))
-    async with api_on(client) as (url, chat):
+    async with api_on(client, authorize=authorize) as (url, _):
         async with node.running("vercel.mjs", "resumes", url=url, chat="c1") as front_end:
             await begun.wait()
             front_end.go_on()
             assert await front_end.until("resuming")
-            run = chat.runs.running("c1")
-            assert run is not None
-            await two_readers(run)
+            await joins.wait()
             gate.set()
             both = await anext(front_end)
     assert [parts(one["messages"][1]) for one in both] == [[("text", "one two")]] * 2
     assert both[0]["messages"][1]["id"] == both[1]["messages"][1]["id"]
-
-
-async def two_readers(run: Any) -> None:
-    async with asyncio.timeout(20):
-        while len(run._readers) < 2:
-            await asyncio.sleep(0)
 
 
 async def test_nothing_to_join_is_no_error(node: JavaScript) -> None:
@@ -237,11 +234,16 @@ async def test_nothing_to_join_is_no_error(node: JavaScript) -> None:
 
 @pytest.mark.parametrize("approved", [True, False])
 async def test_page_loaded_again_after_an_approval_shows_the_whole_message(node: JavaScript, approved: bool) -> None:
-    gate, begun = asyncio.Event(), asyncio.Event()
+    gate, begun, joins = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
         begun.set()
         await gate.wait()
+
+    async def authorize(request: Request, conversation_id: str) -> Mapping[str, Any]:
+        if request.method == "GET":
+            joins.set()  # the run is looked up before anybody else has a turn
+        return {}
 
     client = a_client(
         Reply(reasoning="look first", tool_calls=[ToolCall("t0", "look", {"where": "up"})]),
@@ -249,15 +251,13 @@ async def test_page_loaded_again_after_an_approval_shows_the_whole_message(node:
         Reply(text=["Do", "ne."], wait_between=wait),
         tools=[pay, look],
     )
-    async with api_on(client) as (url, chat):
+    async with api_on(client, authorize=authorize) as (url, _):
         given = {"approved": approved}
         async with node.running("vercel.mjs", "resumes_after_approval", url=url, chat="c1", answer=given) as front_end:
             await begun.wait()
             front_end.go_on()
             assert await front_end.until("resuming")
-            run = chat.runs.running("c1")
-            assert run is not None
-            await two_readers(run)
+            await joins.wait()
             gate.set()
             first, second = await anext(front_end)
     state = ("output-available", "paid 5") if approved else ("output-denied", None)
@@ -352,6 +352,7 @@ async def test_regenerated_answer_takes_the_place_of_the_old_one(
         ) as front_end:
             await anext(front_end)
             assert await contents(client) == first
+            front_end.go_on()
             told = await anext(front_end)
     assert told["status"] == "ready", told
     assert await contents(client) == after
@@ -365,6 +366,7 @@ async def test_regenerated_turn_says_all_that_it_held(node: JavaScript) -> None:
         async with node.running("vercel.mjs", "regenerates", url=url, chat="c1", say=["one", "two"]) as front_end:
             await anext(front_end)
             assert await contents(client) == ["one", "two", "a"]
+            front_end.go_on()
             await anext(front_end)
     assert await contents(client) == ["one", "two", "b"]
 

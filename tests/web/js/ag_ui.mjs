@@ -1,6 +1,6 @@
 // Front ends on the official AG-UI client, which verifies the order and shape of all that it is sent.
 import { HttpAgent } from '@ag-ui/client';
-import { given, run, say, toldToGoOn } from './said.mjs';
+import { given, run, say } from './said.mjs';
 
 let count = 0;
 

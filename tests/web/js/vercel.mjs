@@ -64,6 +64,7 @@ await run({
     const front = chat();
     for (const text of given.say) await front.one.sendMessage({ text });
     say(shown(front));
+    await toldToGoOn();
     await front.one.regenerate(given.which == null ? {} : { messageId: front.one.messages[given.which].id });
     say(shown(front));
   },
