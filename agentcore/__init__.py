@@ -91,6 +91,9 @@ if TYPE_CHECKING:  # imported when they are first asked for: they, or what they 
     from agentcore.filters.logging import LoggingFilter
     from agentcore.filters.output_guard import OutputGuard
     from agentcore.filters.rate_limit import RateLimitFilter
+    from agentcore.filters.rate_limiter import InMemoryRateLimiter, RateLimit, RateLimiter
+    from agentcore.filters.rate_limiter_postgres import PostgresRateLimiter
+    from agentcore.filters.rate_limiter_redis import RedisRateLimiter
     from agentcore.filters.re_reading import ReReadingFilter
     from agentcore.filters.redacting import RedactingFilter
     from agentcore.filters.retrieval import Passage, Retrieval, RetrievalFilter, Retriever
@@ -149,6 +152,7 @@ __all__ = [
     "HistoryProblem",
     "ImagePart",
     "InMemoryChatMemory",
+    "InMemoryRateLimiter",
     "InMemoryReplyStore",
     "InputGuard",
     "InvalidInputError",
@@ -172,14 +176,18 @@ __all__ = [
     "PendingCall",
     "Persona",
     "PostgresChatMemory",
+    "PostgresRateLimiter",
     "PromptCache",
     "ProviderError",
+    "RateLimit",
     "RateLimitFilter",
+    "RateLimiter",
     "ReReadingFilter",
     "ReasoningDelta",
     "ReasoningEffort",
     "RedactingFilter",
     "RedisChatMemory",
+    "RedisRateLimiter",
     "Repair",
     "ReplyRestarted",
     "ReplyStore",
@@ -242,6 +250,7 @@ _ON_USE = {
     "EmbeddingLimits": "agentcore.providers.embedding_batches",
     "GeminiChatModel": "agentcore.providers.gemini",
     "HandoffFilter": "agentcore.agents.handoff",
+    "InMemoryRateLimiter": "agentcore.filters.rate_limiter",
     "InMemoryReplyStore": "agentcore.filters.cache",
     "InputGuard": "agentcore.filters.input_guard",
     "KeywordToolIndex": "agentcore.filters.tool_index",
@@ -252,10 +261,14 @@ _ON_USE = {
     "Passage": "agentcore.filters.retrieval",
     "Persona": "agentcore.agents.handoff",
     "PostgresChatMemory": "agentcore.memory.postgres",
+    "PostgresRateLimiter": "agentcore.filters.rate_limiter_postgres",
+    "RateLimit": "agentcore.filters.rate_limiter",
     "RateLimitFilter": "agentcore.filters.rate_limit",
+    "RateLimiter": "agentcore.filters.rate_limiter",
     "ReReadingFilter": "agentcore.filters.re_reading",
     "RedactingFilter": "agentcore.filters.redacting",
     "RedisChatMemory": "agentcore.memory.redis",
+    "RedisRateLimiter": "agentcore.filters.rate_limiter_redis",
     "ReplyStore": "agentcore.filters.cache",
     "Retrieval": "agentcore.filters.retrieval",
     "RetrievalFilter": "agentcore.filters.retrieval",

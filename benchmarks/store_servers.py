@@ -1,4 +1,4 @@
-"""The stores on servers: appends and tail reads by agentcore beside the driver doing the same, interleaved, medians.
+"""The stores on servers: appends, tail reads and places of a rate limit, interleaved with the bare driver, medians.
 
 python -m benchmarks.store_servers [--quick] [--only WORD] [--rounds N]
 
@@ -17,6 +17,10 @@ import asyncpg
 import msgspec
 from redis import asyncio as redis_asyncio
 
+from agentcore.filters import rate_limiter_postgres, rate_limiter_redis
+from agentcore.filters.rate_limiter import RateLimit, RateLimiter, bucket_name
+from agentcore.filters.rate_limiter_postgres import PostgresRateLimiter
+from agentcore.filters.rate_limiter_redis import RedisRateLimiter
 from agentcore.memory import postgres_statements as sql
 from agentcore.memory import redis_scripts as scripts
 from agentcore.memory.postgres import PostgresChatMemory
@@ -26,6 +30,7 @@ from benchmarks.stores import ANSWER, CROWD, LAST, QUESTION, Row, Run, by_a_crow
 from tests.support.servers import postgres_server, redis_server
 
 BODY = msgspec.json.encode(QUESTION).decode()
+LIMIT = RateLimit("bench", 1e6, 1.0, burst=1_000_000)
 Append = Callable[[str, str], Awaitable[object]]
 Tail = Callable[[str], Awaitable[object]]
 decode = msgspec.json.Decoder(Message).decode
@@ -61,6 +66,16 @@ def rows(name: str, store: Any, driver: str, append: Append, tail: Tail, long: i
     return made
 
 
+def limit_row(name: str, limiter: RateLimiter, driver: str, take: Append, quick: bool) -> Row:
+    async def ours(key: str, _: str) -> None:
+        await limiter.take(LIMIT, key)
+
+    ways: dict[str, Run] = {
+        way: lambda count, one=one: one_by_one(one, count) for way, one in {"agentcore": ours, driver: take}.items()
+    }
+    return Row(f"{name}: place of a rate limit", "µs", "", ways, 3 if quick else 300)
+
+
 async def fill(store: Any, long: int) -> None:
     history: list[Message] = [QUESTION if n % 2 == 0 else ANSWER for n in range(long)]
     await store.add("short", history[:100])
@@ -70,7 +85,11 @@ async def fill(store: Any, long: int) -> None:
 @asynccontextmanager
 async def postgres_rows(dsn: str, quick: bool) -> AsyncIterator[list[Row]]:
     long = 200 if quick else 10_000
-    async with PostgresChatMemory(dsn) as store, asyncpg.create_pool(dsn, min_size=1, max_size=10) as pool:
+    async with (
+        PostgresChatMemory(dsn) as store,
+        PostgresRateLimiter(dsn) as limiter,
+        asyncpg.create_pool(dsn, min_size=1, max_size=10) as pool,
+    ):
         await fill(store, long)
 
         async def append(conversation_id: str, turn_id: str) -> None:
@@ -81,7 +100,15 @@ async def postgres_rows(dsn: str, quick: bool) -> AsyncIterator[list[Row]]:
             async with pool.acquire() as connection:
                 return [decode(row[0]) for row in await connection.fetch(sql.TAIL, name, LAST)]
 
-        yield rows("PostgreSQL", store, "asyncpg", append, tail, long, quick)
+        async def take(key: str, by: str) -> None:
+            arguments = (bucket_name(LIMIT, key), LIMIT.interval, LIMIT.tolerance, 0.0, by)
+            async with pool.acquire() as connection:
+                await connection.fetchrow(rate_limiter_postgres._TAKE, *arguments)
+
+        yield [
+            *rows("PostgreSQL", store, "asyncpg", append, tail, long, quick),
+            limit_row("PostgreSQL", limiter, "asyncpg", take, quick),
+        ]
 
 
 @asynccontextmanager
@@ -89,8 +116,8 @@ async def redis_rows(url: str, quick: bool) -> AsyncIterator[list[Row]]:
     long = 200 if quick else 10_000
     pool = redis_asyncio.BlockingConnectionPool.from_url(url, max_connections=50)
     client = redis_asyncio.Redis.from_pool(pool)
-    script = client.register_script(scripts.APPEND)
-    async with RedisChatMemory(url) as store:
+    script, taking = client.register_script(scripts.APPEND), client.register_script(rate_limiter_redis._TAKE)
+    async with RedisChatMemory(url) as store, RedisRateLimiter(url) as limiter:
         await fill(store, long)
 
         async def append(conversation_id: str, turn_id: str) -> None:
@@ -101,8 +128,15 @@ async def redis_rows(url: str, quick: bool) -> AsyncIterator[list[Row]]:
             entries: Any = await client.xrevrange(store._keys(name)[1], count=LAST)
             return [decode(fields[b"body"]) for _, fields in reversed(entries)]
 
+        async def take(key: str, by: str) -> None:
+            name = f"agentcore:rate:{bucket_name(LIMIT, key)}"
+            await taking(keys=[name], args=[LIMIT.interval, LIMIT.tolerance, 0.0, by])
+
         try:
-            yield rows("Redis", store, "redis-py", append, tail, long, quick)
+            yield [
+                *rows("Redis", store, "redis-py", append, tail, long, quick),
+                limit_row("Redis", limiter, "redis-py", take, quick),
+            ]
         finally:
             await client.aclose()
 

@@ -1,7 +1,8 @@
 """RateLimitFilter: so many turns a time for each user, tenant or whatever else the context names."""
 
+import logging
+import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import ClassVar, Literal
 
@@ -9,9 +10,12 @@ import anyio
 
 from agentcore.chat import ChatRequest, ChatResponse
 from agentcore.context import ToolContext
-from agentcore.errors import ConfigurationError, ProviderError
+from agentcore.errors import ProviderError, StoreError
 from agentcore.exchange import InvokeResult, TurnRequest, turn_result
 from agentcore.filters.base import ChatCall, Filter, MemorySide, TurnCall
+from agentcore.filters.rate_limiter import InMemoryRateLimiter, RateLimit, RateLimiter, leave
+
+logger = logging.getLogger(__name__)
 
 
 class RateLimitFilter(Filter):
@@ -23,8 +27,11 @@ class RateLimitFilter(Filter):
 
     A turn that comes too early waits its turn, first come, first served, or ends with status `blocked` and a `reason`
     that says when to come again; in `invoke_chat`, which has no status, that is a `ProviderError` of kind `rate_limit`
-    with `retry_after`. Nothing is stored, no place in the conversation is taken meanwhile. Of one process: limits
-    across processes need a store that counts. A turn that is resumed is not counted again.
+    with `retry_after`. Nothing is stored, no place in the conversation is taken meanwhile. A turn that is cancelled
+    while it waits gives its place to the next that comes. A turn that is resumed is not counted again.
+
+    It counts in its own process, unless a `limiter` is given that processes share: `RedisRateLimiter(url)` or
+    `PostgresRateLimiter(dsn)`. Then the limit is one for all filters of the same name and numbers at that server.
 
     Args:
         turns: how many turns may begin in `per` seconds.
@@ -34,9 +41,16 @@ class RateLimitFilter(Filter):
             it shares one limit with all others without it.
         on_limit: what happens to a turn that comes too early: `block`, or `wait`.
         max_wait: seconds that a turn waits at most; one that would have to wait longer is blocked at once.
-        max_keys: keys that are kept; beyond that the one not seen for longest is forgotten, and begins anew.
+        max_keys: keys that are kept; beyond that the one not seen for longest is forgotten, and begins anew. Of the
+            filter's own limiter, as is `clock`.
         clock: seconds that only go forward.
         sleep: waits.
+        limiter: who counts. Whoever made it closes it.
+        on_error: what happens to a turn while the limiter is away (a `StoreError`): `allow`, it goes through uncounted,
+            and the log says so once, as an error, and once when the limiter is back; or `raise`. By default a server
+            that only counts takes no service down with it; where the limit guards money, let it raise.
+        name: which limit this is, among others of the same numbers and the same limiter; by default the name of the
+            slot.
 
     Raises:
         ConfigurationError: a number that leaves nothing to go through.
@@ -56,22 +70,27 @@ class RateLimitFilter(Filter):
         max_keys: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
+        limiter: RateLimiter | None = None,
+        on_error: Literal["allow", "raise"] = "allow",
+        name: str | None = None,
     ) -> None:
-        if not (turns > 0 and per > 0 and burst >= 1 and max_keys >= 1):
-            raise ConfigurationError(
-                f"turns={turns}, per={per}, burst={burst}, max_keys={max_keys} lets nobody through; "
-                "give positive numbers"
-            )
-        self._interval, self._tolerance = per / turns, per / turns * (burst - 1)
+        if name is None:
+            name = key if isinstance(key, str) else ""
+        self._limit = RateLimit(name, turns, per, burst)
+        if limiter is None:
+            limiter = InMemoryRateLimiter(max_keys=max_keys, clock=clock)
+        self._limiter: RateLimiter = limiter
         self._key = key if callable(key) else _slot(key)
-        self._most_waiting = 0.0 if on_limit == "block" else max_wait
-        self._max_keys, self._clock, self._sleep = max_keys, clock, sleep
-        # When the bucket of a key is full again: all there is to know of it (the generic cell rate algorithm, the token
-        # bucket's other form: ITU-T I.371, annex A).
-        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+        self._most_waiting = 0.0 if on_limit == "block" else math.inf if max_wait is None else max_wait
+        self._sleep, self._raises = sleep, on_error == "raise"
+        self._away = False
 
     async def around_turn(self, request: TurnRequest, call_next: TurnCall) -> InvokeResult:
-        """Take a token, or wait for one, or end the turn."""
+        """Take a token, or wait for one, or end the turn.
+
+        Raises:
+            StoreError: the limiter is away, and that is not to be allowed.
+        """
         if request.resumption is None:
             wait = await self._take(request.context)
             if wait is not None:
@@ -83,6 +102,7 @@ class RateLimitFilter(Filter):
 
         Raises:
             ProviderError: it came too early.
+            StoreError: the limiter is away, and that is not to be allowed.
         """
         if request.turn is None or request.turn.model_calls == 0:
             wait = await self._take(request.context)
@@ -94,23 +114,31 @@ class RateLimitFilter(Filter):
 
     async def _take(self, context: ToolContext) -> float | None:
         """Take a token, waiting for it if that is allowed; else the seconds until there is one."""
-        key, now = self._key(context), self._clock()
-        full_at = max(self._full_at.get(key, now), now)
-        wait = full_at - self._tolerance - now
-        if wait > 0 and self._most_waiting is not None and wait > self._most_waiting:
+        key = self._key(context)
+        try:
+            wait = await self._limiter.take(self._limit, key, max_wait=self._most_waiting)
+        except StoreError as error:
+            if self._raises:
+                raise
+            self._is_away(error)
+            return None
+        if self._away:
+            self._away = False
+            logger.info("%r counts turns again", self._limiter)
+        if wait > self._most_waiting:
             return wait
-        self._full_at[key] = full_at + self._interval
-        self._full_at.move_to_end(key)
-        if len(self._full_at) > self._max_keys:
-            self._full_at.popitem(last=False)
         if wait > 0:
             try:
                 await self._sleep(wait)
             except BaseException:  # it never began: those who come later need not wait for it
-                if key in self._full_at:
-                    self._full_at[key] -= self._interval
+                await leave(self._limiter.give_back(self._limit, key))
                 raise
         return None
+
+    def _is_away(self, error: StoreError) -> None:
+        if not self._away:
+            self._away = True
+            logger.error("turns go through uncounted until %r is back: %s", self._limiter, error)
 
 
 def _slot(name: str) -> Callable[[ToolContext], Hashable]:

@@ -1,4 +1,4 @@
-"""The tables of PostgresChatMemory, as numbered steps, and how they come into a database.
+"""The tables of PostgresChatMemory and PostgresRateLimiter, as numbered steps, and how they come into a database.
 
 Bodies are `json`, not `jsonb`: that one refuses NUL characters and lone surrogates, which tools bring, and writes keys
 in an order of its own, so that what is sent to a provider would change. Ids are compared as bytes (`collate "C"`), so
@@ -75,6 +75,21 @@ STEPS: tuple[SchemaStep, ...] = (
     ),
     # The fence of the lease whose holder is asked to give way.
     SchemaStep(3, ("alter table ac_conversation add column lease_request bigint",)),
+    # Not logged: what it loses in a crash is who came in the last seconds. Times are seconds of the epoch. A refused
+    # turn writes its row, which costs no entry in either index; those that are not are as rare as the limit says.
+    SchemaStep(
+        4,
+        (
+            """
+            create unlogged table ac_rate_limit (
+                bucket text collate "C" primary key,
+                full_at double precision not null,
+                taker text not null
+            )
+            """,
+            "create index ac_rate_limit_full on ac_rate_limit (full_at)",
+        ),
+    ),
 )
 
 

@@ -16,5 +16,5 @@ def test_table_of_stores_on_servers_has_all_rows() -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     for server in ("PostgreSQL", "Redis"):
-        for word in ("append ", "64 tasks", "of 100", "of 200"):
+        for word in ("append ", "64 tasks", "of 100", "of 200", "rate limit"):
             assert any(line.startswith(server) and word in line for line in lines), (server, word)
