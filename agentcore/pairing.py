@@ -70,8 +70,9 @@ def heal(messages: Sequence[Message]) -> tuple[Sequence[Message], list[Repair]]:
     Calls without a result get an "interrupted" one; results that stand elsewhere are brought to their call; results
     without a call are left out, as are second results; ids missing or repeated within a batch are given or made
     different; a call without a name gets that of its result, or one that no tool has. A history that is whole is
-    returned as it is (the same object). Pure and deterministic: the same history heals to the same messages, and
-    appending to it leaves the healed prefix as it was, unless what is appended answers a call.
+    returned as it is (the same object), but for the order of results in a batch, which is no breach. Pure and
+    deterministic: the same history heals to the same messages, and appending to it leaves the healed prefix as it was,
+    unless what is appended answers a call.
     """
     position = _first_breach(messages)
     if position is None:
@@ -138,16 +139,17 @@ class _Healing:
             if place is not None:
                 self.used.add(place)
         results: list[Message] = []
-        expected = index + 1
+        end = index + 1
+        while end < len(self.messages) and type(self.messages[end]) is ToolMessage:
+            end += 1
         for call, place in zip(calls, places, strict=True):
             if place is None:
                 self.repairs.append(Repair(index, f"answered call {call.id!r} ({call.name}) as interrupted"))
                 results.append(interrupted_result(call))
                 continue
-            # Other results before it are not in its way: they are left out, or out of place themselves.
-            if place < expected or any(type(self.messages[i]) is not ToolMessage for i in range(expected, place)):
+            # The order of those that follow their calls is nobody's fault: one may have waited for a person.
+            if place >= end:
                 self.repairs.append(Repair(place, f"brought the result of {call.id!r} to its call"))
-            expected = place + 1
             result = self.messages[place]
             assert isinstance(result, ToolMessage)
             results.append(result if result.tool_call_id == call.id else replace(result, tool_call_id=call.id))

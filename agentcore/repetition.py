@@ -9,12 +9,14 @@ from agentcore.messages import ToolCall, ToolMessage
 
 Verdict: TypeAlias = Literal["run", "report", "end"]
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
 
 class RepetitionGuard:
     """Counts how often in a row one turn's model asks for the same calls with the same arguments."""
 
     def __init__(self) -> None:
-        self._last: list[bytes] = []
+        self._last = b""
         self._count = 0
         self._reported = False
 
@@ -25,7 +27,8 @@ class RepetitionGuard:
             calls: the batch.
             limit: the batch that comes this often in a row is not run; the model is told so once.
         """
-        asked = [_canonical(call) for call in calls]
+        # Name and arguments, whatever the order they were written in.
+        asked = _encode([(call.name, call.args, call.raw_arguments) for call in calls])
         if asked != self._last:
             self._last, self._count, self._reported = asked, 0, False
         self._count += 1
@@ -43,8 +46,3 @@ class RepetitionGuard:
             "not change. Use the results there are, try something else, or answer."
         )
         return [ToolMessage(call.id, call.name, text, is_error=True) for call in calls]
-
-
-def _canonical(call: ToolCall) -> bytes:
-    """Name and arguments, whatever the order they were written in."""
-    return msgspec.json.encode((call.name, call.args, call.raw_arguments), order="deterministic")

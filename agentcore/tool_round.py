@@ -159,8 +159,10 @@ class ToolRounds(Struct, frozen=True, kw_only=True):
     ) -> BatchResult:
         """Run the calls; when the turn is stopped in the middle, store what they brought by then."""
         finished: dict[str, ToolMessage] = {}
-        # A batch of one is complete with its first result, and that is stored at once.
-        record = _recorder(calls, history) if len(calls) > 1 and history.records_results else None
+        # A batch of one is complete with its first result, and that is stored at once, unless a reader is told of it
+        # first, who may be slow.
+        at_once = len(calls) == 1 and request.turn.sink is None
+        record = _recorder(calls, history) if history.records_results and not at_once else None
         try:
             return await self.run_batch(
                 calls,

@@ -28,7 +28,6 @@ def calls(*made: ToolCall) -> AssistantMessage:
     [
         ([U, calls(A, B), RA, U], [U, calls(A, B), RA, interrupted_result(B), U]),
         ([U, calls(A)], [U, calls(A), interrupted_result(A)]),
-        ([calls(A, B), RB, RA], [calls(A, B), RA, RB]),
         ([calls(A), U, RA], [calls(A), RA, U]),
         ([SystemMessage("s"), RA, U], [SystemMessage("s"), U]),
         ([calls(A), RA, RA, U], [calls(A), RA, U]),
@@ -49,7 +48,6 @@ def calls(*made: ToolCall) -> AssistantMessage:
     ids=[
         "dangling",
         "at-the-end",
-        "order",
         "late-result",
         "orphan",
         "twice",
@@ -71,11 +69,10 @@ def test_breach_is_repaired(broken: list[Message], whole: list[Message]) -> None
     [
         ([calls(A), ToolMessage("x", "f", "?"), RA], [1]),
         ([calls(A, B), RA, RA, RB], [2]),
-        ([calls(A, B), RB, RA], [1]),
         ([calls(A), calls(B), RA, RB], [2]),
         ([calls(A), U, RA], [2]),
     ],
-    ids=["orphan-between", "second-result-between", "order", "of-another-batch-between", "user-between"],
+    ids=["orphan-between", "second-result-between", "of-another-batch-between", "user-between"],
 )
 def test_repairs_name_what_was_out_of_place_and_not_what_stood_behind_it(
     broken: list[Message], told: list[int]
@@ -83,6 +80,14 @@ def test_repairs_name_what_was_out_of_place_and_not_what_stood_behind_it(
     healed, repairs = heal(broken)
     assert [repair.index for repair in repairs] == told
     assert check_history(healed) == []
+
+
+def test_results_of_a_batch_are_put_in_call_order_without_a_word() -> None:
+    broken = [U, calls(A, B), RB, RA, U]  # as when one of the calls has waited for a person
+    healed, repairs = heal(broken)
+    assert list(healed) == [U, calls(A, B), RA, RB, U]
+    assert repairs == []
+    assert check_history(broken) == []
 
 
 def test_whole_history_is_returned_as_it_is() -> None:

@@ -3,8 +3,9 @@
     python -m tests.memory.crashes --kills 200 [--store sqlite|postgres|redis] [--seed N]
 
 A child runs turns on one conversation and stops at a named point, which it tells; then it is killed with SIGKILL, never
-by the clock. What its tools did is counted in a file of its own. After each kill the parent looks at what is stored,
-says the next thing in the same conversation, and looks again.
+by the clock. What its tools did is counted in a file of its own: how often each call was begun, and how often it came to
+its end. After each kill the parent looks at what is stored, goes on with the conversation, and looks again: whether the
+turn crashed, was being resumed, or was asking the model again, no call is begun twice.
 """
 
 import argparse
@@ -23,11 +24,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agentcore import ChatClient, PauseError, TextDelta, ToolFinished, tool
+from agentcore import (
+    ChatClient,
+    EnvironmentToolError,
+    PauseError,
+    ProviderError,
+    TextDelta,
+    ToolFinished,
+    tool,
+)
 from agentcore.chat import ChatRequest
+from agentcore.filters.retry import RetryFilter
+from agentcore.memory.history import ABANDONED_RESULT
 from agentcore.memory.urls import chat_memory
 from agentcore.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, check_history
 from agentcore.pairing import INTERRUPTED_RESULT
+from agentcore.providers.retries import RetryPolicy
 from agentcore.testing import Reply, ScriptedModel
 
 ROOT = Path(__file__).parents[2]
@@ -55,9 +67,20 @@ PLACES = {
     "after commit, before reply": APPENDS,
     "between appends": 2,
     "in the batch": 2,
+    "in a batch of one": 1,
+    "around a resumption": 4,
     "in a resumed batch": 2,
+    "in a mended batch": 2,
     "mid-stream": 3,
+    "in a retry": 2,
 }
+KINDS = {
+    "in a batch of one": "one",
+    "around a resumption": "pay",
+    "in a resumed batch": "pay",
+    "in a mended batch": "mail",
+}
+"""What the turn that is to be killed asks for; others ask for `work`."""
 
 
 # The child
@@ -94,6 +117,20 @@ class _Stopping:
         say(f"stored {version} {len(messages)}")
         return version
 
+    async def take_record(self, conversation_id: str, kind: str, key: str) -> Any:
+        take: Any = super().take_record  # type: ignore[misc]
+        taken = await take(conversation_id, kind, key)
+        if kind == "pause_ticket" and self.point == ("around a resumption", self.turn, 1):
+            stop_here()
+        return taken
+
+    async def put_record(self, conversation_id: str, kind: str, key: str, body: str, **details: Any) -> Any:
+        put: Any = super().put_record  # type: ignore[misc]
+        done = await put(conversation_id, kind, key, body, **details)
+        if kind == "pause" and "resumed" in body and self.point == ("around a resumption", self.turn, 2):
+            stop_here()
+        return done
+
 
 class Effects:
     """What tools have done, in a file of its own: how often each call ran, begun and finished."""
@@ -124,6 +161,8 @@ class Tools:
     def __init__(self, effects: Effects, stop_turn: str = "", stop_at: int = 0) -> None:
         self.effects = effects
         self.stop_turn, self.stop_at = stop_turn, stop_at
+        self.mended = False
+        self.stop_mended = False
 
     async def run(self, n: str, place: int) -> str:
         call = f"{n} {place}"
@@ -142,11 +181,24 @@ class Tools:
         async def pay(n: str, place: int) -> str:
             return await self.run(n, place)
 
-        return [work, pay]
+        @tool
+        async def one(n: str, place: int) -> str:
+            return await self.run(n, place)
+
+        @tool
+        async def mail(n: str, place: int) -> str:
+            if place == 1 and not self.mended:
+                raise EnvironmentToolError("no password")
+            if place == 1 and self.stop_mended:
+                self.effects.count(f"{n} {place}", "begun")
+                stop_here()
+            return await self.run(n, place)
+
+        return [work, pay, one, mail]
 
 
 def calls(n: str, name: str) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(f"call{place}", name, {"n": n, "place": place}) for place in range(3))
+    return tuple(ToolCall(f"call{place}", name, {"n": n, "place": place}) for place in range(1 if name == "one" else 3))
 
 
 def reply_to(request: ChatRequest) -> Any:
@@ -162,10 +214,13 @@ def reply_to(request: ChatRequest) -> Any:
 def turn_of(n: str, name: str = "work") -> list[Message]:
     """All that a turn stores."""
     asked = calls(n, name)
+    results = [ToolMessage(call.id, name, f"did {n} {place}") for place, call in enumerate(asked)]
+    if name == "mail":  # which has to wait for its surroundings, and is stored when it could be sent
+        results.append(results.pop(1))
     return [
         UserMessage(f"{n} {name}"),
         AssistantMessage(f"working on {n}", asked),
-        *(ToolMessage(call.id, name, f"did {n} {place}") for place, call in enumerate(asked)),
+        *results,
         AssistantMessage(f"the answer to {n} is yes"),
     ]
 
@@ -177,6 +232,8 @@ async def child(url: str, effects: str, name: str, what: str, turn: int, place: 
     store.point = point
     batch = what in ("in the batch", "in a resumed batch")
     tools = Tools(Effects(effects), f"{name}.{turn}" if batch else "", place)
+    tools.stop_mended = point == ("in a mended batch", turn, 1)
+    failures = iter([ProviderError("too busy", kind="overloaded", provider="test", retryable=True)])
 
     def stop_between(appends: int) -> None:
         if (what, place + 1) == ("between appends", appends) and (store.turn, store.stored) == (turn, appends):
@@ -184,6 +241,15 @@ async def child(url: str, effects: str, name: str, what: str, turn: int, place: 
 
     def answer(request: ChatRequest) -> Any:
         stop_between(2)
+        after_tools = isinstance(request.messages[-1], ToolMessage)
+        if after_tools and store.turn == turn:
+            if (what, place) == ("around a resumption", 3):
+                stop_here()
+            if what == "in a retry":
+                for failure in failures:
+                    return failure
+                if place == 0:
+                    stop_here()
         return reply_to(request)
 
     def before_tools(_response: Any, _turn: Any) -> bool:
@@ -196,28 +262,39 @@ async def child(url: str, effects: str, name: str, what: str, turn: int, place: 
         memory=store,
         on_busy="supersede",
         run_tools_if=before_tools,
+        pause_on_environment_error=True,
+        filters=[RetryFilter(RetryPolicy(initial=0.0))],
     )
     for number in range(turn + 1):
         store.turn, store.stored = number, 0
         n = f"{name}.{number}"
         here = number == turn
-        if here and what == "in a resumed batch":
-            result = await client.invoke(f"{n} pay", conversation_id=NAME)
+        kind = KINDS.get(what, "work") if here else "work"
+        if kind in ("pay", "mail"):
+            result = await client.invoke(f"{n} {kind}", conversation_id=NAME)
             assert result.pause is not None
             say(f"paused {n}")
-            opening: Any = client.resume_stream(NAME, [one.approve() for one in result.pause.calls])
+            if point == ("around a resumption", number, 0):
+                stop_here()
+            tools.mended = True
+            waiting = result.pause.calls
+            opening: Any = client.resume_stream(
+                NAME, [one.retry() if kind == "mail" else one.approve() for one in waiting]
+            )
         else:
-            opening = client.stream(f"{n} work", conversation_id=NAME)
+            opening = client.stream(f"{n} {kind}", conversation_id=NAME)
         finished = pieces = 0
         async with opening as stream:
             async for event in stream:
                 if isinstance(event, ToolFinished):
                     finished += 1
-                    if here and batch and finished == place + 1:
+                    first = what in ("in a batch of one", "in a mended batch") and finished == 1
+                    if here and (first or (batch and finished == place + 1)):
                         stop_here()
                 elif isinstance(event, TextDelta) and finished:
                     pieces += 1
-                    if here and what == "mid-stream" and pieces == place + 1:
+                    mid_stream = (what == "mid-stream" and pieces == place + 1) or (what == "in a retry" and place == 1)
+                    if here and mid_stream:
                         stop_here()
         say(f"done {n}")
     raise AssertionError(f"{point} was never reached")
@@ -284,8 +361,8 @@ class Trial:
             for number in range(point.turn):
                 self.expected += turn_of(f"{name}.{number}")
             n = f"{name}.{point.turn}"
-            resumed = point.what == "in a resumed batch"
-            planned = turn_of(n, "pay" if resumed else "work")
+            kind = KINDS.get(point.what, "work")
+            planned = turn_of(n, kind)
             records = await store.read(NAME)
             stored = [record.message for record in records]
             begun = stored[len(self.expected) :]
@@ -297,8 +374,16 @@ class Trial:
             assert not acknowledged or records[-1].seq >= acknowledged, (point, told)
             assert len(begun) == _left_by(point), (point, begun)
             model = ScriptedModel([reply_to], repeat_last=True)
-            client = ChatClient(model, tools=Tools(self.effects).all(), memory=store, on_busy="supersede")
-            if resumed:
+            client = ChatClient(  # the dead hold their place for a while, and do not answer
+                model, tools=Tools(self.effects).all(), memory=store, on_busy="supersede", busy_timeout=0.1
+            )
+            if point == ("around a resumption", point.turn, 0):
+                pause = await client.open_pause(NAME)
+                assert pause is not None
+                result = await client.resume(NAME, [one.approve() for one in pause.calls])
+                assert result.status == "completed"
+                begun = planned
+            elif kind in ("pay", "mail"):
                 await self.check_used_up(client)
             self.number += 1
             following = f"n{self.number}.0"
@@ -313,10 +398,10 @@ class Trial:
             await store.aclose()
 
     async def check_used_up(self, client: ChatClient) -> None:
-        """A pause whose batch had begun is not resumed again: its calls would run twice."""
+        """A pause whose batch may have begun is not resumed again: its calls would run twice."""
         with pytest.raises(PauseError) as caught:
             await client.resume(NAME, [])
-        assert caught.value.reason == "resumed"
+        assert caught.value.reason in ("resumed", "expired")
 
     def check_effects(self, stored: Sequence[Message]) -> None:
         """No call ran twice, and what the history tells of finished calls is what happened."""
@@ -334,26 +419,42 @@ def _left_by(point: Point) -> int:
             return after[point.place]
         case "after commit, before reply" | "between appends":
             return after[point.place + 1]
-        case "mid-stream":
+        case "mid-stream" | "in a retry":
             return after[2]
+        case "around a resumption":
+            return after[2] if point.place == 3 else after[1]
+        case "in a mended batch":
+            return 4  # the results of the calls that had not failed are there
         case _:
             return after[1]
 
 
 def _answers(point: Point, n: str, begun: Sequence[Message]) -> list[Message]:
     """How the next turn answers the calls that were left open: with the results on record, else as interrupted."""
-    if len(begun) != 2:
+    asked = next((message for message in begun if isinstance(message, AssistantMessage)), None)
+    answered = {message.tool_call_id for message in begun if isinstance(message, ToolMessage)}
+    if asked is None:
         return []
-    [*_, asked] = begun
-    assert isinstance(asked, AssistantMessage)
-    # Without a stop in the batch all calls had come to their end when the process did, or none had begun.
-    in_batch = point.what in ("in the batch", "in a resumed batch")
-    done = point.place + 1 if in_batch else len(asked.tool_calls) if point.what == "before append" else 0
+    match point.what:
+        case "before append":  # of the results, so all calls had come to their end
+            done = set(range(3))
+        case "in the batch" | "in a resumed batch":
+            done = set(range(point.place + 1))
+        case "in a batch of one":
+            done = {0}
+        case "in a mended batch":
+            done = {1} if point.place == 0 else set[int]()
+        case _:
+            done = set[int]()
+    # Taken up, but not marked as such yet: nothing can have run.
+    untouched = point == ("around a resumption", point.turn, 1)
+    otherwise = ABANDONED_RESULT if untouched else INTERRUPTED_RESULT
     return [
         ToolMessage(call.id, call.name, f"did {n} {place}")
-        if place < done
-        else ToolMessage(call.id, call.name, INTERRUPTED_RESULT, is_error=True)
+        if place in done
+        else ToolMessage(call.id, call.name, otherwise, is_error=True)
         for place, call in enumerate(asked.tool_calls)
+        if call.id not in answered
     ]
 
 

@@ -1,5 +1,8 @@
 """A process that is killed in the middle of a turn loses nothing that was acknowledged, and the conversation goes on.
 
+Its tools' effects are counted in a table of their own, by call: whether the turn is recovered after the kill, was being
+resumed, or was asking the model again, no call that was begun is begun again, and the model is told what it brought.
+
 Two hundred kills at random points: `python -m tests.memory.crashes --kills 200 --store sqlite` (or `postgres`, `redis`).
 """
 
@@ -15,6 +18,8 @@ POINTS = [
     *(Point(what, 0, place) for what, places in PLACES.items() for place in {0, places - 1}),
     Point("after commit, before reply", 1, 1),
     Point("in the batch", 2, 1),
+    Point("around a resumption", 0, 1),
+    Point("around a resumption", 0, 2),
 ]
 FEW = [Point(what, 1, PLACES[what] - 1) for what in PLACES]
 
