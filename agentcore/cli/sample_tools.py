@@ -1,13 +1,17 @@
-"""Three small honest tools for the command line: the time, arithmetic, dice."""
+"""Small honest tools for the command line: the time, arithmetic, dice, and notes, which a person has to agree to."""
 
 import ast
 import math
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from agentcore.cli.store import data_directory
+from agentcore.context import ToolContext
+from agentcore.messages import ToolCall
 from agentcore.tools.errors import ToolError
 from agentcore.tools.tool import tool
 
@@ -21,6 +25,7 @@ _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 _UNARY: dict[type[ast.unaryop], Callable[[float], float]] = {ast.USub: lambda a: -a, ast.UAdd: lambda a: +a}
 _MAX_EXPRESSION = 200
+_MAX_NOTE = 2_000
 
 
 @tool
@@ -57,6 +62,27 @@ def roll_dice(sides: Annotated[int, "sides of each die"] = 6, count: Annotated[i
     return [random.randint(1, sides) for _ in range(count)]  # noqa: S311 - a game
 
 
+def _where_it_writes(call: ToolCall, context: ToolContext) -> str:
+    return f"It adds a line to {_notes()}."
+
+
+@tool(approval=_where_it_writes)
+def save_note(text: Annotated[str, "what to keep"]) -> str:
+    """Write a note down for the user, in a text file on their machine. The user is asked before."""
+    line = " ".join(text.split())
+    if not line or len(line) > _MAX_NOTE:
+        raise ToolError(f"a note has 1 to {_MAX_NOTE:,} characters")
+    path = _notes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8", errors="replace") as file:
+        file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M}  {line}\n")
+    return "noted"
+
+
+def _notes() -> Path:
+    return data_directory() / "notes.txt"
+
+
 def _value(node: ast.AST) -> float:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         return node.value
@@ -68,3 +94,5 @@ def _value(node: ast.AST) -> float:
 
 
 SAMPLE_TOOLS = (current_time, calculate, roll_dice)
+CHAT_TOOLS = (*SAMPLE_TOOLS, save_note)
+"""With one that waits for a person."""

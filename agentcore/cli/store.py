@@ -15,14 +15,16 @@ VARIABLE = "AGENTCORE_MEMORY"
 
 def default_url() -> str:
     """The URL of the store: from the environment, else a SQLite file in the user's data directory."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        return given
+    return os.environ.get(VARIABLE) or f"sqlite:///{data_directory() / 'conversations.db'}"
+
+
+def data_directory() -> Path:
+    """Where the commands keep what is the user's; it need not be there yet."""
     if sys.platform == "win32":
         home = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
         home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return f"sqlite:///{home / 'agentcore' / 'conversations.db'}"
+    return home / "agentcore"
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from agentcore.web.authorize import Authorizer, allow_everyone
 from agentcore.web.openai_endpoint import openai_routes
+from agentcore.web.page import PageRoutes, page_routes
 from agentcore.web.routes import ChatRoutes, chat_routes
 from agentcore.web.runs import Behind, Run, RunEvent, Runs, ShuttingDownError
 from agentcore.web.vercel import vercel_routes
@@ -10,6 +11,7 @@ __all__ = [
     "Authorizer",
     "Behind",
     "ChatRoutes",
+    "PageRoutes",
     "Run",
     "RunEvent",
     "Runs",
@@ -17,5 +19,6 @@ __all__ = [
     "allow_everyone",
     "chat_routes",
     "openai_routes",
+    "page_routes",
     "vercel_routes",
 ]

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +19,11 @@ from agentcore.cli import main as cli
 from agentcore.cli.chat import chat
 from agentcore.cli.local_server import MODEL_NAME
 from agentcore.memory.in_memory import InMemoryChatMemory
-from agentcore.messages import text_of
+from agentcore.messages import ToolCall, text_of
 from agentcore.providers.anthropic import AnthropicChatModel
 from agentcore.providers.openai import OpenAIChatModel
 from agentcore.testing import ScriptedModel
+from tests.support.completions import streams_call
 from tests.support.loopback import HANG, Loopback, Reply, chunk, json_reply, sse
 
 DONE = b"data: [DONE]\n\n"
@@ -179,6 +181,66 @@ async def test_ctrl_c_stops_the_answer_and_keeps_the_conversation() -> None:
         ("assistant", "Once upon"),
         ("user", "go on"),
     ]
+
+
+NOTE = ToolCall("c1", "save_note", {"text": "buy milk"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "told", "noted"),
+    [
+        (["y"], "noted", True),
+        (["YES "], "noted", True),
+        (["n"], "a person refused it", False),
+        ([""], "a person refused it", False),
+        (["it is not mine"], "it is not mine", False),
+        ([], "a person refused it", False),
+    ],
+    ids=["yes", "yes in full", "no", "nothing", "why not", "end of input"],
+)
+def test_user_is_asked_before_a_note_is_written(
+    answers: list[str],
+    told: str,
+    noted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = iter(["note: buy milk", *answers])
+    prompts: list[str] = []
+
+    def typed(prompt: str) -> str:
+        prompts.append(prompt)
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr("builtins.input", typed)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    model = ScriptedModel([NOTE, "So be it."])
+    assert asyncio.run(chat(model, memory=InMemoryChatMemory(), conversation_id="c")) == 0
+    output = capsys.readouterr().out
+    assert "[save_note(text='buy milk') waits for you. It adds a line to" in output
+    assert "So be it." in output
+    assert prompts[1].startswith("Run it?")
+    assert told in text_of(model.requests[-1].messages[-1].content)
+    assert (tmp_path / "agentcore" / "notes.txt").exists() is noted
+
+
+@pytest.mark.asyncio
+async def test_nobody_agrees_where_nobody_is(tmp_path: Path) -> None:
+    replies = [streams_call("save_note", {"text": "buy milk"}), answer("Then not.")]
+    home = {"XDG_DATA_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    async with Loopback(*replies) as server:
+        status, output, errors = await run("chat", "--base-url", f"{server.url}/v1", "--once", "note it", **home)
+        sent = server.requests[-1].json["messages"]
+    assert (status, errors) == (0, "")
+    assert output.endswith("Then not.\n")
+    assert "nobody is there to agree to it" in sent[-1]["content"]
+    assert not (tmp_path / "agentcore").exists()
 
 
 @pytest.mark.parametrize("lines", [[], ["a"]], ids=["at first", "after a turn"])

@@ -1,10 +1,14 @@
 """The sample tools are honest and harmless."""
 
+import re
+from pathlib import Path
 from zoneinfo import available_timezones
 
 import pytest
 
-from agentcore.cli.sample_tools import calculate, current_time, roll_dice
+from agentcore.cli import sample_tools
+from agentcore.cli.sample_tools import CHAT_TOOLS, calculate, current_time, roll_dice, save_note
+from agentcore.cli.store import data_directory
 from agentcore.tools.errors import ToolError
 
 
@@ -62,3 +66,31 @@ def test_dice_stay_in_their_bounds() -> None:
     for sides, count in ((1, 1), (6, 0), (6, 101), (1001, 1)):
         with pytest.raises(ToolError, match="sides is 2 to 1000"):
             roll_dice(sides, count)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return data_directory()
+
+
+def test_notes_are_lines_of_one_file(home: Path) -> None:
+    assert save_note("buy\n milk") == "noted"
+    assert save_note("Käse \ud800") == "noted"
+    first, second = (home / "notes.txt").read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d  buy milk", first)
+    assert second.endswith("  Käse ?")
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "x" * 2_001])
+def test_note_of_nothing_or_of_a_book_is_refused(text: str, home: Path) -> None:
+    with pytest.raises(ToolError, match="1 to 2,000 characters"):
+        save_note(text)
+    assert not home.exists()
+
+
+def test_only_the_note_waits_for_a_person(home: Path) -> None:
+    assert [one.name for one in CHAT_TOOLS if one.approval] == ["save_note"]
+    assert save_note in CHAT_TOOLS
+    assert save_note not in sample_tools.SAMPLE_TOOLS

@@ -30,6 +30,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 _NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"]
+_FONTS = Path("/etc/fonts/fonts.conf")
 _START_SECONDS = 60
 _FETCH_SECONDS = 600
 
@@ -42,15 +43,18 @@ class Chromium(NamedTuple):
     """A browser that starts here."""
 
     path: Path
-    libraries: Path | None = None  # that it brought along
+    brought: Path | None = None  # where the libraries and the font are that came with it
 
     @property
     def environment(self) -> dict[str, str]:
         """What it is to be started with."""
         environment = dict(os.environ)
-        if self.libraries is not None:
+        if self.brought is not None:
             found = environment.get("LD_LIBRARY_PATH")
-            environment["LD_LIBRARY_PATH"] = f"{self.libraries}:{found}" if found else str(self.libraries)
+            own = str(self.brought / "lib")
+            environment["LD_LIBRARY_PATH"] = f"{own}:{found}" if found else own
+            if not _FONTS.exists():
+                environment["FONTCONFIG_FILE"] = str(self.brought / "one-font.conf")
         return environment
 
 
@@ -127,16 +131,19 @@ def _of_npm() -> Iterator[Chromium]:
             (archive,) = Path(directory).glob("*.tgz")
             unpacked = Path(directory) / "unpacked"
             _unpack(archive, unpacked)
+            (unpacked / "one-font.conf").write_text(
+                f'<?xml version="1.0"?><fontconfig><dir>{place}/fonts</dir><cachedir>{place}/cache</cachedir></fontconfig>'
+            )
             try:
                 unpacked.rename(place)
             except OSError:
                 if not place.exists():  # another run was quicker
                     raise
-    yield Chromium(place / "chromium", place / "lib")
+    yield Chromium(place / "chromium", place)
 
 
 def _unpack(archive: Path, place: Path) -> None:
-    """The package has the program and its libraries compressed once more."""
+    """The package has the program, its libraries and a font compressed once more."""
     place.mkdir()
     with tarfile.open(archive) as package:
 
@@ -148,7 +155,7 @@ def _unpack(archive: Path, place: Path) -> None:
         program = place / "chromium"
         program.write_bytes(content("chromium"))
         program.chmod(0o755)
-        for name in ("al2023.tar", "swiftshader.tar"):
+        for name in ("al2023.tar", "swiftshader.tar", "fonts.tar"):
             with tarfile.open(fileobj=io.BytesIO(content(name))) as libraries:
                 libraries.extractall(place, filter="data")
 

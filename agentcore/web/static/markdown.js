@@ -5,6 +5,7 @@
 import { button, element } from "./dom.js";
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
+const TOP = 2; // the level of the page's heading that answers stand under
 const DEEPEST = 12; // lists and quotes inside each other; what is deeper stays text
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/;
@@ -38,7 +39,8 @@ export function markdown(text) {
 }
 
 function equal(one, other) {
-  return one.kind === other.kind && one.closed === other.closed && one.source === other.source;
+  const alike = one.kind === other.kind && one.closed === other.closed && one.level === other.level;
+  return alike && one.source === other.source;
 }
 
 // Blocks
@@ -46,6 +48,7 @@ function equal(one, other) {
 function split(lines) {
   const blocks = [];
   let at = 0;
+  let level = TOP; // of the heading before
   const add = (kind, end, more = {}) => {
     blocks.push({ kind, source: lines.slice(at, end).join("\n"), lines: lines.slice(at, end), ...more });
     at = end;
@@ -59,7 +62,9 @@ function split(lines) {
       const end = endOfFence(lines, at + 1, fence[1]);
       add("code", Math.min(end + 1, lines.length), { closed: end < lines.length, language: fence[2].trim() });
     } else if (HEADING.test(line)) {
-      add("heading", at + 1);
+      // Whatever level a model begins with: below the page's own headings, and no step is left out.
+      level = Math.min(TOP + HEADING.exec(line)[1].length, level + 1, 6);
+      add("heading", at + 1, { level });
     } else if (RULE.test(line)) {
       add("rule", at + 1);
     } else if (QUOTE.test(line)) {
@@ -133,11 +138,8 @@ function blockNode(block, depth) {
   switch (block.kind) {
     case "code":
       return codeNode(block);
-    case "heading": {
-      const [, marks, text] = HEADING.exec(block.source);
-      // Below the page's own headings.
-      return element(`h${Math.min(marks.length + 2, 6)}`, {}, ...inline(text));
-    }
+    case "heading":
+      return element(`h${block.level}`, {}, ...inline(HEADING.exec(block.source)[2]));
     case "rule":
       return element("hr");
     case "quote":

@@ -201,12 +201,17 @@ function toTheEnd() {
   scroll.scrollTop = scrolledByUs;
 }
 
-scroll.addEventListener("scroll", () => {
-  const away = scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop;
-  if (away < NEAR) pinned = true;
+function lookWhere() {
+  const near = scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop < NEAR;
+  if (near) pinned = true;
   else if (scroll.scrollTop < scrolledByUs - 1) pinned = false; // content that grows is not the reader scrolling
-  scrolledByUs = Math.max(scroll.scrollTop, pinned ? scrolledByUs : 0);
-  $("newest").hidden = pinned;
+  $("newest").hidden = pinned || near;
+}
+
+scroll.addEventListener("scroll", lookWhere);
+// What the reader unfolds stays where they look.
+$("log").addEventListener("click", (event) => {
+  if (event.target.closest("summary")) pinned = false;
 });
 $("newest").addEventListener("click", () => {
   pinned = true;
@@ -215,7 +220,7 @@ $("newest").addEventListener("click", () => {
 });
 new ResizeObserver(() => {
   if (pinned) toTheEnd();
-  $("newest").hidden = pinned;
+  lookWhere();
 }).observe($("log"));
 
 window.addEventListener("popstate", openAddressed);
