@@ -60,7 +60,8 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
         model: model name, instead of the one the `ChatModel` was made with.
         max_tokens: most tokens of the reply, reasoning included where the provider counts it so.
         stop: texts that end the reply.
-        tool_choice: `auto`, `none`, `required`, or the name of the one tool to call.
+        tool_choice: `auto`, `none`, `required`, or the name of the one tool to call. In a turn the last two hold until
+            tools have run; then the model is free to answer.
         response_format: `"json"`, a JSON Schema (a dict), or a type to be answered in (msgspec Struct, dataclass,
             TypedDict, Pydantic model).
         reasoning_effort: how long the model may think, in neutral words; the codec maps it.

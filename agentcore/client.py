@@ -69,7 +69,8 @@ class ChatClient:
         pause_expires_in: seconds after which a pause can no longer be resumed.
         pause_on_environment_error: a tool that raises `EnvironmentToolError` pauses the turn instead of telling the
             model.
-        run_tools_if: asked before the tools of a reply run; if it says no, the turn ends with status `stopped`.
+        run_tools_if: asked before the tools of a reply run; if it says no, the turn ends with status `stopped`. The
+            caller may run them (`run_tools(result.message)`) and go on with `invoke(batch.messages, …)`.
 
     Raises:
         ConfigurationError: two tools of one name, two memories, an unknown model string, filters in an order that is

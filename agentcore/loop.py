@@ -21,15 +21,16 @@ async def run_loop(request: TurnRequest, chat: ChatCall, rounds: ToolRounds) -> 
     turn, history = request.turn, request.turn.history
     assert history is not None  # the memory filter opens it for every turn
     delta: Sequence[Message] = request.messages
+    options = request.options
     if request.resumption is not None:
         step = await rounds.resume(request, history, request.resumption)
         if isinstance(step, InvokeResult):
             return step
-        delta = step
+        delta, options = step, _unforced(options)
     while True:
         if _reached(request.limits.model_calls, turn.model_calls):
             return await _limit(request, history, chat, "model_calls", delta)
-        response = await _ask(request, history, chat, delta)
+        response = await _ask(request, history, chat, delta, options)
         calls = response.message.tool_calls
         if not calls:
             if response.raw_finish_reason in UNFINISHED_REASONS:
@@ -46,21 +47,15 @@ async def run_loop(request: TurnRequest, chat: ChatCall, rounds: ToolRounds) -> 
         step = await rounds.run(request, history, response)
         if isinstance(step, InvokeResult):
             return step
-        delta = step
+        delta, options = step, _unforced(options)
 
 
 async def _ask(
-    request: TurnRequest,
-    history: TurnHistory,
-    chat: ChatCall,
-    delta: Sequence[Message],
-    options: ChatOptions | None = None,
+    request: TurnRequest, history: TurnHistory, chat: ChatCall, delta: Sequence[Message], options: ChatOptions
 ) -> ChatResponse:
     turn = request.turn
     turn.model_calls += 1
-    response = await chat(
-        ChatRequest(delta, request.tools, options or request.options, turn.context, turn, request.model, request.system)
-    )
+    response = await chat(ChatRequest(delta, request.tools, options, turn.context, turn, request.model, request.system))
     await history.settle(delta, response.message)
     turn.reply, turn.finish_reason = response.message, response.finish_reason
     turn.usage += response.usage
@@ -96,6 +91,11 @@ def _limit_before_tools(request: TurnRequest, calls: int) -> LimitName | None:
     if limits.cost is not None and turn.cost is not None and turn.cost >= limits.cost:
         return "cost"
     return None
+
+
+def _unforced(options: ChatOptions) -> ChatOptions:
+    """The options once tools have run: a model that goes on being forced to call tools can never answer."""
+    return options if options.tool_choice in (None, "auto", "none") else replace(options, tool_choice="auto")
 
 
 def _reached(limit: int | None, count: int) -> bool:

@@ -14,6 +14,7 @@ from agentcore import (
     ToolCall,
     ToolMessage,
     Usage,
+    UserMessage,
     check_history,
     tool,
 )
@@ -148,3 +149,17 @@ async def test_eligibility_may_end_the_turn_instead_of_running_tools(waits: bool
     assert result.message == AssistantMessage(None, (call(2),))
     assert (await client.invoke("again", conversation_id="u1")).text == "and on"
     assert check_history(await memory.get("u1")) == []
+
+
+async def test_caller_may_run_the_tools_of_a_turn_that_was_stopped() -> None:
+    memory = InMemoryChatMemory()
+    model = ScriptedModel([call(1), "seen"])
+    client = ChatClient(model, tools=[look], memory=memory, run_tools_if=lambda response, turn: False)
+    stopped = await client.invoke("go", conversation_id="u1")
+    assert stopped.message is not None
+    batch = await client.run_tools(stopped.message)
+    result = await client.invoke(batch.messages, conversation_id="u1")
+    assert (result.status, result.text) == ("completed", "seen")
+    stored = list(await memory.get("u1"))
+    assert stored == [UserMessage("go"), stopped.message, *batch.messages, AssistantMessage("seen")]
+    assert not any(isinstance(message, ToolMessage) and message.is_error for message in stored)

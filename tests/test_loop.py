@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from agentcore import (
     AssistantMessage,
     ChatClient,
+    ChatOptions,
+    ChatRequest,
     ChatResponse,
     InMemoryChatMemory,
     InvalidInputError,
@@ -262,6 +264,41 @@ async def test_call_with_unreadable_arguments_is_answered_not_run() -> None:
     assert isinstance(answer, ToolMessage)
     assert answer.is_error
     assert "{'a': 1}" in str(answer.content)
+
+
+@pytest.mark.parametrize("choice", ["required", "add"])
+async def test_forced_tool_is_forced_until_tools_have_run(choice: str) -> None:
+    def obeys(request: ChatRequest) -> ToolCall | str:
+        return "3" if request.options.tool_choice == "auto" else ToolCall("c1", "add", {"a": 1, "b": 2})
+
+    model = ScriptedModel([obeys], repeat_last=True)
+    client = ChatClient(model, tools=[add], options=ChatOptions(tool_choice=choice, temperature=0.5))
+    result = await client.invoke("1+2?")
+    assert (result.status, result.text) == ("completed", "3")
+    assert [request.options.tool_choice for request in model.requests] == [choice, "auto"]
+    assert [request.options.temperature for request in model.requests] == [0.5, 0.5]
+
+
+async def test_forced_tool_that_waited_for_a_person_is_not_forced_again() -> None:
+    @tool(approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    forced = ChatOptions(tool_choice="pay")
+    model = ScriptedModel([ToolCall("c1", "pay", {"amount": 5}), "done"])
+    client = ChatClient(model, tools=[pay], memory=InMemoryChatMemory(), options=forced)
+    paused = await client.invoke("pay", conversation_id="u1")
+    assert paused.pause is not None
+    result = await client.resume("u1", paused.pause.calls[0].approve())
+    assert result.text == "done"
+    assert [request.options.tool_choice for request in model.requests] == ["pay", "auto"]
+
+
+async def test_tools_that_are_kept_away_stay_away() -> None:
+    model = ScriptedModel([ToolCall("c1", "add", {"a": 1, "b": 2}), "3"])
+    await ChatClient(model, tools=[add], options=ChatOptions(tool_choice="none")).invoke("1+2?")
+    assert [request.options.tool_choice for request in model.requests] == ["none", "none"]
 
 
 async def test_unfinished_reply_is_sent_back_and_goes_on() -> None:

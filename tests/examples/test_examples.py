@@ -47,6 +47,16 @@ PLAYS: dict[str, tuple[list[Reply], list[str]]] = {
             "Ada has 900 euros for a week in Norway in May.\n[End of the notes.",
         ],
     ),
+    "many_tools": (
+        [],
+        [
+            "the model saw ['search_tools'] and then ['search_tools', 'refund_order']",
+            "paused | refund_order {'order': 'A7', 'euros': 40} | 40 euros leave the till",
+            "30 euros come back to you, and they will be there [withheld]\nblocked | promises a date",
+            '(A person had it run with other arguments: {"order":"A7","euros":30})',
+            "booked once as c2",
+        ],
+    ),
     "quickstart": (
         [
             json_reply(calls("get_weather", {"city": "Oslo"})),

@@ -168,6 +168,7 @@ async def test_client_timeout_holds_for_tools_without_their_own() -> None:
         await asyncio.Event().wait()
 
     assert "timed out after 0.01 s" in (await one(hang, tool_timeout=0.01)).content
+    assert "timed out after 0.02 s" in (await one(tool(timeout=0.02)(hang), tool_timeout=0.01)).content
 
 
 async def test_sync_tool_that_cannot_be_stopped_is_abandoned_and_its_late_result_dropped() -> None:

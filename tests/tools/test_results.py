@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import attrs
 import msgspec
 import pydantic
 import pytest
@@ -63,6 +64,12 @@ class Word(StrEnum):
 class Pair(NamedTuple):
     a: int
     b: Color
+
+
+@attrs.define
+class Box:
+    size: Size
+    when: datetime
 
 
 class Crate(msgspec.Struct):
@@ -141,6 +148,8 @@ def test_value_is_rendered(value: Any, content: Any) -> None:
         (ToolContext({"a": 1}), {"a": 1}),
         ({None: 1, True: 2, 3: 4}, {"null": 1, "true": 2, "3": 4}),
         (Pair(1, Color.RED), [1, "red"]),
+        (Box(Size.BIG, NOON), {"size": 2, "when": "2026-01-02T03:04:05Z"}),
+        ([Box(Size.BIG, NOON)], [{"size": 2, "when": "2026-01-02T03:04:05Z"}]),
         (Crate(item=Item(itemId=7, when=NOON)), {"item": {"itemId": 7, "when": "2026-01-02T03:04:05Z"}}),
         ({"raw": b"ab"}, {"raw": "YWI="}),
         ([Point(1, float("nan"))], [{"x": 1, "y": None}]),
