@@ -1,4 +1,4 @@
-# A Telegram bot in forty lines: many users at once, one conversation for each, kept over a restart.
+# A Telegram bot in thirty lines: many users at once, one conversation for each, kept over a restart.
 """Get a token from @BotFather, and start it: TELEGRAM_TOKEN=… OPENAI_API_KEY=… python examples/bot.py"""
 
 import asyncio
@@ -15,20 +15,14 @@ API = f"{os.environ.get('TELEGRAM_API', 'https://api.telegram.org')}/bot{os.envi
 async def ask(http: httpx.AsyncClient, method: str, **arguments: Any) -> Any:
     """What a method of the Bot API answers, or None; told of without the address, which has the token in it."""
     try:
-        answer = (await http.post(method, json=arguments)).json()
-        if answer["ok"]:
-            return answer["result"]
-        print(f"{method}: {answer['description']}")
-    except (httpx.HTTPError, ValueError) as error:
+        return (await http.post(method, json=arguments)).json()["result"]
+    except (httpx.HTTPError, ValueError, KeyError) as error:
         print(f"{method}: {type(error).__name__}")
-    return None
 
 
 async def reply(client: ChatClient, http: httpx.AsyncClient, chat: int, user: int, text: str) -> None:
     conversation = client.conversation(f"telegram:{chat}:{user}")
     try:
-        if text == "/start":  # which is what somebody new says, or somebody who begins again
-            await conversation.reset()
         answer = (await conversation.send(text)).text
     except AgentCoreError as error:  # of the model or the store: the others' conversations go on
         print(f"{conversation.id}: {error}")
@@ -43,8 +37,7 @@ async def main() -> None:
         offset = 0
         while True:
             updates = await ask(http, "getUpdates", offset=offset, timeout=50)
-            if updates is None:
-                await asyncio.sleep(1)
+            await asyncio.sleep(1 if updates is None else 0)
             for update in updates or ():
                 offset = update["update_id"] + 1  # what is before it will not come again
                 said = update.get("message", {})
