@@ -18,12 +18,12 @@ from agentcore.messages import AssistantMessage, Content, FilePart, Part, TextPa
 from agentcore.pause import Decision, Pause, PendingCall
 from agentcore.tools.decisions import decided
 from agentcore.web.ag_ui_events import AgUiEvents
-from agentcore.web.answers import Refusal, as_refusal, event_stream
+from agentcore.web.answers import Refusal, as_refusal
 from agentcore.web.bodies import read_json_text
 from agentcore.web.front_end import callers_tools, media_part, unsaid
 from agentcore.web.routes import ChatRoutes
 from agentcore.web.runs import Run
-from agentcore.web.translating import translated
+from agentcore.web.translating import telling
 
 
 class _AgUi:
@@ -44,8 +44,7 @@ class _AgUi:
             refused = as_refusal(error, details=self._chat.show_details)
             events = AgUiEvents(given, "refused")
             return Response(events.begin() + events.failed(refused), media_type="text/event-stream")
-        told = translated(run, events, details=self._chat.show_details)
-        return event_stream(told, grace=self._chat.grace + 5)
+        return self._chat.streamed(run, telling(run, events, details=self._chat.show_details))
 
     async def _start(self, given: ag.RunAgentInput, allowed: Mapping[str, Any]) -> tuple[Run, AgUiEvents]:
         context = {"ag_ui": _surroundings(given), **allowed}

@@ -6,6 +6,7 @@ Source: AG-UI specification 1.0 (docs.ag-ui.com, "Events", "Interrupts", "Subage
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
+from json import dumps
 from typing import Any
 
 from ag_ui.core import (
@@ -414,7 +415,13 @@ class AgUiEvents:
         return MessagesSnapshotEvent(messages=[*self._given.messages, *made])
 
     def _sent(self, told: Sequence[BaseEvent]) -> bytes:
-        return "".join([self._encoder.encode(event) for event in told]).encode()
+        return "".join([self._encoded(event) for event in told]).encode()
+
+    def _encoded(self, event: BaseEvent) -> str:
+        try:
+            return self._encoder.encode(event)
+        except ValueError:  # half a character, of a model or store that checks nothing: JSON can say it, UTF-8 not
+            return f"data: {dumps(event.model_dump(mode='json', by_alias=True))}\n\n"
 
 
 def _restarted(event: events.TurnEvent | Behind) -> bool:

@@ -1,13 +1,16 @@
 """What the routes answer with: results and errors as JSON, events as server-sent events."""
 
-from collections.abc import AsyncIterator, Mapping
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from logging import getLogger
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from sse_starlette.sse import EventSourceResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from agentcore.errors import (
     AgentCoreError,
@@ -21,13 +24,18 @@ from agentcore.errors import (
     VersionConflictError,
 )
 from agentcore.exchange import InvokeResult
-from agentcore.web.runs import Run, ShuttingDownError
+from agentcore.web.runs import Run, RunEvent, ShuttingDownError
 
 SEND_TIMEOUT = 60.0
 """Seconds in which a reader must take what it is sent; one that does not is given up, and holds nothing back."""
 
+_LONGEST_WAIT = 86_400  # seconds that a caller is told to wait at most
+
 _log = getLogger("agentcore.web")
-_encode = msgspec.json.Encoder(enc_hook=str).encode  # tools may tell of anything; a form for people is better than none
+_encoder = msgspec.json.Encoder(enc_hook=str)  # tools may tell of anything; a form for people is better than none
+
+Batches: TypeAlias = AsyncIterator[Sequence[RunEvent]]
+"""The events of a run as a reader is given them."""
 
 
 class Refusal(HTTPException):
@@ -36,6 +44,13 @@ class Refusal(HTTPException):
     def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
         self.kind = kind
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:  # half a character, of a model or store that checks nothing: JSON can say it, UTF-8 not
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str, str_keys=True), separators=(",", ":")).encode()
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -74,7 +89,8 @@ def as_refusal(error: Exception, *, details: bool) -> Refusal:
             return Refusal(422, "invalid_input", str(error))
         case ProviderError():
             status = {"timeout": 504, "rate_limit": 503, "overloaded": 503}.get(error.kind, 502)
-            after = None if error.retry_after is None else {"retry-after": str(max(1, round(error.retry_after)))}
+            wait = error.retry_after
+            after = None if wait is None or math.isnan(wait) else {"retry-after": str(_whole_seconds(wait))}
             return _logged(error, status, error.kind, "the model could not answer", details, after)
         case StoreError():
             return _logged(
@@ -84,6 +100,10 @@ def as_refusal(error: Exception, *, details: bool) -> Refusal:
             return _logged(error, 500, error.kind, "the turn failed", details)
         case _:
             return _logged(error, 500, "internal", "the turn failed", details)
+
+
+def _whole_seconds(wait: float) -> int:
+    return round(max(1.0, min(wait, _LONGEST_WAIT)))
 
 
 def _logged(
@@ -117,30 +137,56 @@ def server_sent(data: Any, *, event: str | None = None, id_: str | None = None) 
     return head.encode() + b"data: " + _encode(data) + b"\n\n"
 
 
-async def run_events(run: Run, after: int, *, details: bool) -> AsyncIterator[bytes]:
-    """The events of a run after a number, then `result` or `error`."""
-    async for batch in run.follow(after):
-        yield b"".join(
-            [
-                server_sent(event, event=str(event.__struct_config__.tag), id_=f"{run.id}:{number}")
-                for number, event in batch
-            ]
-        )
+async def run_events(run: Run, batches: Batches, *, details: bool) -> AsyncIterator[bytes]:
+    """The events of a run, then `result` or `error`."""
     try:
+        async for batch in batches:
+            yield b"".join(
+                [
+                    server_sent(event, event=str(event.__struct_config__.tag), id_=f"{run.id}:{number}")
+                    for number, event in batch
+                ]
+            )
         yield server_sent(result_value(run.id, run.result), event="result")
     except Exception as error:  # noqa: BLE001 - told to the reader and logged
         refusal = as_refusal(error, details=details)
         yield server_sent({"kind": refusal.kind, "message": refusal.detail}, event="error")
 
 
-def event_stream(chunks: AsyncIterator[bytes], *, grace: float, headers: Mapping[str, str] | None = None) -> Response:
-    """Bytes of server-sent events as they come.
+class RunStream(EventSourceResponse):
+    """A run as server-sent events. Its reader counts as one from now on, not only when the first event is asked for: a
+    client that is gone before that has left the run too.
 
     Args:
-        chunks: whole events.
+        run: what is told.
+        tell: makes whole events of the run's.
+        after: the number of the last event that is known.
         headers: further ones.
         grace: seconds that the stream may go on when the server goes down.
     """
-    return EventSourceResponse(
-        chunks, headers=headers, send_timeout=SEND_TIMEOUT, shutdown_grace_period=grace, sep="\n"
-    )
+
+    def __init__(
+        self,
+        run: Run,
+        tell: Callable[[Batches], AsyncIterator[bytes]],
+        *,
+        after: int = 0,
+        headers: Mapping[str, str] | None = None,
+        grace: float,
+    ) -> None:
+        self._reading = run.joined(after)
+        chunks = tell(self._reading.__enter__())
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - the library's own
+            chunks, headers=headers, send_timeout=SEND_TIMEOUT, shutdown_grace_period=grace, sep="\n"
+        )
+
+    def leave(self) -> None:
+        """Stop reading."""
+        self._reading.__exit__(None, None, None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come, until the run ends or the client goes away."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.leave()

@@ -7,11 +7,13 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from agentcore.messages import Part, UserMessage
+from agentcore.messages import Part, TextPart, UserMessage
 from agentcore.pause import Decision
 from agentcore.web.answers import Refusal
 
 T = TypeVar("T")
+
+_LONGEST_NUMBER = 18  # digits; Python makes no numbers of thousands of them
 
 
 class NewTurn(Struct, forbid_unknown_fields=True):
@@ -22,6 +24,14 @@ class NewTurn(Struct, forbid_unknown_fields=True):
     message: str | list[Part]
 
     def messages(self) -> Sequence[UserMessage]:
+        """What the user says.
+
+        Raises:
+            Refusal: 422: a URL that a provider could not fetch, or that means something on its machine.
+        """
+        for part in () if isinstance(self.message, str) else self.message:
+            if not isinstance(part, TextPart) and part.url is not None and not is_web_address(part.url):
+                raise Refusal(422, "invalid_input", "a file's url has to begin with https:// or http://")
         return (UserMessage(self.message if isinstance(self.message, str) else tuple(self.message)),)
 
 
@@ -29,6 +39,11 @@ class Decisions(Struct, forbid_unknown_fields=True):
     """The body of a resumption."""
 
     decisions: list[Decision]
+
+
+def is_web_address(url: str) -> bool:
+    """Whether a provider can be told to fetch a URL."""
+    return url.startswith(("https://", "http://"))
 
 
 async def read_json(request: Request, type_: type[T], *, max_bytes: int) -> T:
@@ -43,6 +58,11 @@ async def read_json(request: Request, type_: type[T], *, max_bytes: int) -> T:
         return msgspec.json.decode(body, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # the last: nested too deeply
         raise Refusal(422, "invalid_input", f"the body is not what it should be: {error}") from error
+
+
+def read_number(text: str) -> int | None:
+    """A number of ordinary size that is sent as text; None if it is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
 
 async def read_json_text(request: Request, *, max_bytes: int) -> bytes:
@@ -64,7 +84,7 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
     """
     too_large = Refusal(413, "too_large", f"the body is larger than {max_bytes:,} bytes")
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > max_bytes:
+    if declared.isdecimal() and (len(declared) > _LONGEST_NUMBER or int(declared) > max_bytes):
         raise too_large
     parts = bytearray()
     async for chunk in request.stream():

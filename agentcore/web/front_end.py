@@ -8,6 +8,7 @@ from agentcore.chat import ToolDefinition
 from agentcore.client import ChatClient
 from agentcore.messages import AudioPart, FilePart, ImagePart, Message, Part, UserMessage
 from agentcore.web.answers import Refusal
+from agentcore.web.bodies import is_web_address
 
 
 def unsaid(said: Sequence[UserMessage], stored: Sequence[Message]) -> Sequence[UserMessage]:
@@ -36,7 +37,7 @@ def media_part(
         if not comma or not head.endswith(";base64"):
             raise Refusal(422, "invalid_input", "a data URL has to be data:<media type>;base64,<data>")
         media_type, url = head[5:-7].split(";")[0] or media_type, None
-    if url is not None and not url.startswith(("https://", "http://")):
+    if url is not None and not is_web_address(url):
         raise Refusal(422, "invalid_input", "a file's url has to begin with https://, http:// or data:")
     content = None if data is None else _decoded(data)
     kind, _, subtype = (media_type or "").partition("/")

@@ -19,13 +19,13 @@ from agentcore.codecs.openai_chat_history import messages_from_openai
 from agentcore.errors import InvalidInputError, ProviderError
 from agentcore.messages import Message, TextPart, ToolMessage, UserMessage
 from agentcore.pairing import heal
-from agentcore.web.answers import Refusal, as_refusal, event_stream, json_response
-from agentcore.web.bodies import read_json
+from agentcore.web.answers import Refusal, as_refusal, json_response
+from agentcore.web.bodies import is_web_address, read_json
 from agentcore.web.front_end import callers_tools
 from agentcore.web.openai_completions import OpenAIChunks, OpenAIRefusal, completion, error_object
 from agentcore.web.routes import ChatRoutes, ended_or_left
 from agentcore.web.runs import Run
-from agentcore.web.translating import translated
+from agentcore.web.translating import telling
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -137,11 +137,11 @@ class _OpenAI:
         return answer
 
     async def _stream(self, run: Run, asked: _Asked, completion_id: str, *, whole_text: bool) -> Response:
-        await self._chat.begun(run)
         wanted = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         chunks = OpenAIChunks(completion_id, self._model_name, include_usage=wanted, whole_text=whole_text)
-        told = translated(run, chunks, details=self._chat.show_details)
-        return event_stream(told, grace=self._chat.grace + 5)
+        return await self._chat.begun(
+            run, self._chat.streamed(run, telling(run, chunks, details=self._chat.show_details))
+        )
 
     async def _read(self, request: Request) -> _Asked:
         try:
@@ -213,7 +213,7 @@ def _history(items: Sequence[Mapping[str, Any]]) -> Sequence[Message]:
             continue
         for part in message.content:
             url = None if isinstance(part, TextPart) else part.url
-            if url is not None and not url.startswith(("https://", "http://")):
+            if url is not None and not is_web_address(url):
                 raise OpenAIRefusal(
                     400,
                     "invalid_input",

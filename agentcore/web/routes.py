@@ -1,8 +1,9 @@
 """chat_routes: the conversations of a client over HTTP, as an ASGI app to mount."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -17,16 +18,17 @@ from agentcore.errors import ConfigurationError
 from agentcore.memory.base import ConversationListing, MessageLog, record_store
 from agentcore.messages import Message
 from agentcore.web.answers import (
+    Batches,
     Refusal,
+    RunStream,
     as_refusal,
-    event_stream,
     json_response,
     refusal_response,
     result_value,
     run_events,
 )
 from agentcore.web.authorize import Authorizer
-from agentcore.web.bodies import Decisions, NewTurn, read_json
+from agentcore.web.bodies import Decisions, NewTurn, read_json, read_number
 from agentcore.web.listing import own_page
 from agentcore.web.runs import OnDisconnect, Run, Runs
 from agentcore.web.signals import told_of_signals
@@ -36,6 +38,8 @@ HEADERS_WITHIN = 1.0
 """Seconds that a stream waits for its first event before it is begun: so long an error can still be a status."""
 
 _LONGEST_ID = 200
+_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # in an id: what stores cannot hold, or nobody can see
+_KINDS = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -111,7 +115,10 @@ class ChatRoutes:
             except HTTPException as error:
                 if isinstance(error, Refusal):
                     return refusal_response(error)
-                raise
+                if "starlette.exception_handlers" in request.scope:
+                    raise  # the app answers it, as its other errors
+                kind = _KINDS.get(error.status_code, "refused")
+                return refusal_response(Refusal(error.status_code, kind, error.detail, error.headers))
             except Exception as error:  # noqa: BLE001 - answered and logged
                 return refusal_response(as_refusal(error, details=self.show_details))
 
@@ -124,8 +131,8 @@ class ChatRoutes:
             Refusal: 404, whether it is somebody else's or does not exist.
         """
         context = None
-        if 0 < len(conversation_id) <= _LONGEST_ID:
-            context = await self.authorize(request, conversation_id)
+        if 0 < len(conversation_id) <= _LONGEST_ID and not _UNFIT.search(conversation_id):
+            context = await self._asked(request, conversation_id)
         if context is None:
             raise Refusal(404, "not_found", "there is no such conversation")
         return context
@@ -133,44 +140,76 @@ class ChatRoutes:
     async def answer(self, request: Request, run: Run) -> Response:
         """A run as an answer: as server-sent events if the request asks for them, else its result as JSON."""
         if "text/event-stream" in request.headers.get("accept", ""):
-            await self.begun(run)
-            return self.stream(run, 0)
+            return await self.begun(run, self._stream(run))
         if self.runs.on_disconnect == "cancel":
             await ended_or_left(request, run)
         return json_response(result_value(run.id, await run.finished()))
 
-    async def begun(self, run: Run) -> None:
+    async def begun(self, run: Run, stream: RunStream) -> RunStream:
         """Wait a moment for the first event of a run, before its stream is begun.
 
         Raises:
             Exception: what ended the run: it is a status, as long as nothing was sent.
         """
-        with anyio.move_on_after(HEADERS_WITHIN):
-            await run.began()
-        if run.is_finished and not run.last_number:
-            _ = run.result
+        try:
+            with anyio.move_on_after(HEADERS_WITHIN):
+                await run.began()
+            if run.is_finished and not run.last_number:
+                _ = run.result
+        except BaseException:
+            stream.leave()
+            raise
+        return stream
 
-    def stream(self, run: Run, after: int) -> Response:
-        """The events of a run after a number, as server-sent events."""
-        return event_stream(run_events(run, after, details=self.show_details), grace=self.grace + 5)
+    async def stop(self, conversation_id: str) -> None:
+        """Stop the turn of a conversation, in whatever process it runs, and those of this process that wait for it."""
+        runs = self.runs.of_conversation(conversation_id)
+        here = [run for run in runs if run.has_place]
+        for run in runs:
+            run.cancel()
+        if not here:  # it may run in another process
+            await self.client.conversation(conversation_id).stop_turn()
+
+    def streamed(
+        self,
+        run: Run,
+        tell: Callable[[Batches], AsyncIterator[bytes]],
+        *,
+        after: int = 0,
+        headers: Mapping[str, str] | None = None,
+    ) -> RunStream:
+        """The events of a run after a number, as server-sent events in the words of `tell`."""
+        return RunStream(run, tell, after=after, headers=headers, grace=self.grace + 5)
+
+    def _stream(self, run: Run, after: int = 0) -> RunStream:
+        return self.streamed(run, lambda batches: run_events(run, batches, details=self.show_details), after=after)
+
+    async def _asked(self, request: Request, conversation_id: str) -> Mapping[str, Any] | None:
+        context = await self.authorize(request, conversation_id)
+        given: object = cast("object", context)  # what an app without type checks may return
+        if given is not None and not isinstance(given, Mapping):  # False, say, means no: it must not let in
+            raise ConfigurationError(
+                f"the authoriser returned a {type(given).__name__}; it returns a mapping to let a user in, else None"
+            )
+        return context
 
     async def _list(self, request: Request) -> Response:
         store = self.client.memory
         if not isinstance(store, ConversationListing):
             raise Refusal(501, "not_supported", "this store cannot list its conversations")
         query = request.query_params
-        limit = query.get("limit", "50")
-        if not limit.isdecimal() or not 1 <= int(limit) <= 100:
+        limit = read_number(query.get("limit", "50"))
+        if limit is None or not 1 <= limit <= 100:
             raise Refusal(422, "invalid_input", "limit is a number from 1 to 100")
 
         async def is_own(conversation_id: str) -> bool:
-            return await self.authorize(request, conversation_id) is not None
+            return await self._asked(request, conversation_id) is not None
 
         within = "" if self.conversation_prefix is None else self.conversation_prefix(request)
         prefix = query.get("prefix", within)
         if not prefix.startswith(within):
             raise Refusal(404, "not_found", "there are no such conversations")
-        page = await own_page(store, is_own, limit=int(limit), after=query.get("after"), prefix=prefix)
+        page = await own_page(store, is_own, limit=limit, after=query.get("after"), prefix=prefix)
         shown: list[Any] = page.conversations
         if query.get("titles"):
             shown = [
@@ -231,8 +270,7 @@ class ChatRoutes:
     async def _cancel(self, request: Request) -> Response:
         conversation_id = request.path_params["conversation_id"]
         await self.allowed(request, conversation_id)
-        if not self.runs.cancel(conversation_id):  # it may run in another process
-            await self.client.conversation(conversation_id).stop_turn()
+        await self.stop(conversation_id)
         return Response(status_code=204)
 
     async def _join(self, request: Request) -> Response:
@@ -243,26 +281,36 @@ class ChatRoutes:
         run = self.runs.find(run_id) if run_id else self.runs.running(conversation_id)
         if run is None or run.conversation_id != conversation_id:
             return Response(status_code=204)  # which tells an EventSource not to try again
-        return self.stream(run, int(number) if number.isdecimal() else 0)
+        return self._stream(run, read_number(number) or 0)
 
 
 def _key(request: Request) -> str | None:
     """The name that a client gave to its request, so that it may be sent again."""
-    return request.headers.get("idempotency-key", "")[:_LONGEST_ID] or None
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > _LONGEST_ID:
+        raise Refusal(422, "invalid_input", f"an Idempotency-Key has at most {_LONGEST_ID} characters")
+    return key or None
 
 
 async def ended_or_left(request: Request, run: Run) -> None:
-    """Wait for the end of a run, which comes sooner when the client goes away."""
+    """Wait for the end of a run. It comes sooner when the client goes away and the run has nobody else.
 
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        run.cancel()
+    Raises:
+        ClientDisconnect: the client has gone away.
+    """
+    with run.attended():
+        async with anyio.create_task_group() as tasks:
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch)
-        await run.ended()
-        tasks.cancel_scope.cancel()
+            async def watch() -> None:
+                while (await request.receive())["type"] != "http.disconnect":
+                    pass
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await run.ended()
+            tasks.cancel_scope.cancel()
+    if not run.is_finished:
+        raise ClientDisconnect
 
 
 def chat_routes(
@@ -285,7 +333,7 @@ def chat_routes(
     * `POST /conversations/{id}/turns` with `{"message": "…"}` (or a list of parts) runs a turn. The answer is the
       result as JSON, or, with `Accept: text/event-stream`, the events as they come (`id: run:number`), then `result`
       or `error`. A request with an `Idempotency-Key` may be sent again: it is answered with the turn that it began, for
-      a minute after that has ended.
+      a minute after that has ended; one that failed and left nothing is begun anew. The key of another request is 422.
     * `GET /conversations/{id}/events` joins the running turn, from `Last-Event-ID` on; 204 if there is none.
     * `POST /conversations/{id}/resume` with `{"decisions": […]}` goes on with a turn that paused.
     * `POST /conversations/{id}/cancel` stops the running turn, in whatever process it runs.

@@ -18,12 +18,12 @@ from agentcore.memory.base import Branching, MessageLog
 from agentcore.messages import AssistantMessage, Message, Part, TextPart, ToolMessage, UserMessage
 from agentcore.pause import Decision, Pause, PendingCall
 from agentcore.tools.decisions import decided
-from agentcore.web.answers import Refusal, event_stream
+from agentcore.web.answers import Refusal, RunStream
 from agentcore.web.bodies import read_json
 from agentcore.web.front_end import media_part, unsaid
 from agentcore.web.routes import ChatRoutes
 from agentcore.web.runs import Run
-from agentcore.web.translating import translated
+from agentcore.web.translating import telling
 from agentcore.web.vercel_chunks import VercelChunks
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
@@ -82,8 +82,7 @@ class _Vercel:
             run = await self._begin(sent, messages, context)
         else:
             raise Refusal(422, "invalid_input", f"a conversation cannot go on from a message of role {last.role!r}")
-        await self._chat.begun(run)
-        return self._stream(run, self._chunks(run))
+        return await self._chat.begun(run, self._stream(run, self._chunks(run)))
 
     async def join(self, request: Request) -> Response:
         conversation_id = request.path_params["conversation_id"]
@@ -100,13 +99,11 @@ class _Vercel:
     async def stop(self, request: Request) -> Response:
         conversation_id = request.path_params["conversation_id"]
         await self._chat.allowed(request, conversation_id)
-        if not self._chat.runs.cancel(conversation_id):  # it may run in another process
-            await self._client.conversation(conversation_id).stop_turn()
+        await self._chat.stop(conversation_id)
         return Response(status_code=204)
 
-    def _stream(self, run: Run, chunks: VercelChunks) -> Response:
-        told = translated(run, chunks, details=self._chat.show_details)
-        return event_stream(told, grace=self._chat.grace + 5, headers=_HEADERS)
+    def _stream(self, run: Run, chunks: VercelChunks) -> RunStream:
+        return self._chat.streamed(run, telling(run, chunks, details=self._chat.show_details), headers=_HEADERS)
 
     def _chunks(self, run: Run, earlier: Sequence[TurnEvent] = ()) -> VercelChunks:
         continued = self._continued.get(run)
@@ -127,6 +124,7 @@ class _Vercel:
         said: Sequence[UserMessage] = [_user_message(one) for one in messages[first:]]
         edited = sent.message_id is not None and sent.message_id == messages[-1].id
         if sent.trigger == "regenerate-message" or edited:
+            self._chat.runs.check(said, conversation_id=sent.id)  # before anything is taken back for it
             kept = await self._go_back(sent.id, users, unanswered=len(said), edited=edited)
             said = users[kept:]
         elif len(said) > 1:

@@ -604,3 +604,29 @@ async def test_clients_own_definition_waits_for_the_front_end_too() -> None:
         assert ended["result"]["status"] == "completed"
     answer = (await client.conversation("t1").history())[2]
     assert (answer.content, getattr(answer, "is_error", None)) == ("no signal", True)
+
+
+async def test_half_a_character_is_told() -> None:
+    client = a_client(ToolCall("\ud800", "look", {"where": "up"}), Reply(text=["a", "\ud800"]), tools=[look])
+    async with agent_on(client) as (url, _), httpx.AsyncClient() as http:
+        events = await told(http, url, a_run("hi"))
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert [one["toolCallId"] for one in events if one["type"] == "TOOL_CALL_START"] == ["\ud800"]
+    assert [one["delta"] for one in events if one["type"] == "TEXT_MESSAGE_CONTENT"] == ["a", "\ud800"]
+
+
+async def test_event_that_cannot_be_told_ends_the_run_with_an_error() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ZeroDivisionError("inside")
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        await context.emit({"odd": Odd()})
+        return "worked"
+
+    client = a_client(ToolCall("c1", "work"), "Done.", tools=[work])
+    async with agent_on(client) as (url, _), httpx.AsyncClient() as http:
+        events = await told(http, url, a_run("work"))
+    assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "internal")

@@ -88,3 +88,10 @@ async def test_list_that_cannot_be_had_is_refused() -> None:
     async with a_list(["kim:1"]) as http:
         for query in ("limit=0", "limit=x", "after=nonsense"):
             assert (await http.get(f"/conversations?{query}")).status_code == 422
+
+
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "x", "", "٣", "9" * 5_000])
+async def test_limit_that_is_no_number_of_ordinary_size_is_refused(limit: str) -> None:
+    async with a_list(["kim:1"]) as http:
+        answer = await http.get("/conversations", params={"limit": limit})
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (422, "invalid_input")

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Mount
 
@@ -454,3 +455,234 @@ async def test_key_is_forgotten_with_its_run() -> None:
         now = 61.0
         assert runs.start("hi", conversation_id="e", key="k") is not first
         assert runs.find(first.id) is None
+
+
+@pytest.mark.parametrize("key", ["k" * 201, "used"], ids=["too-long", "of-another-request"])
+@pytest.mark.parametrize("what", ["turns", "resume"])
+@pytest.mark.asyncio
+async def test_key_that_cannot_name_the_request_is_refused(what: str, key: str) -> None:
+    async with chat_on(a_client("a", "never")) as (http, _):
+        url = "/conversations/kim:1"
+        await http.post(f"{url}/turns", json={"message": "hi"}, headers={"idempotency-key": "used"})
+        body: Any = {"message": "something else"} if what == "turns" else {"decisions": []}
+        answer = await http.post(f"{url}/{what}", json=body, headers={"idempotency-key": key})
+        assert (answer.status_code, answer.json()["error"]["kind"]) == (422, "invalid_input")
+        assert len((await http.get(url)).json()["messages"]) == 2
+
+
+@pytest.mark.asyncio
+async def test_request_that_failed_may_be_sent_again_with_its_key() -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        asked.set()
+        await gate.wait()
+
+    client = a_client(
+        Reply(text="one", wait_for=wait), ProviderError("full", kind="overloaded"), "two", on_busy="reject"
+    )
+    async with chat_on(client) as (http, _):
+        url, headers = "/conversations/kim:1/turns", {"idempotency-key": "k"}
+        first = asyncio.create_task(http.post(url, json={"message": "hi"}))
+        await asked.wait()
+        again = [await http.post(url, json={"message": "again"}, headers=headers)]
+        gate.set()
+        await first
+        again += [await http.post(url, json={"message": "again"}, headers=headers) for _ in range(2)]
+        assert [one.status_code for one in again] == [409, 503, 200]
+        assert again[-1].json()["text"] == "two"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.asyncio
+async def test_run_is_not_ended_by_one_of_two_who_wait_for_it(streamed: bool) -> None:
+    gate = asyncio.Event()
+    client = a_client(Reply(text=["a", "b"], wait_between=gate.wait))
+    async with chat_on(client, on_disconnect="cancel") as (http, chat):
+        url, headers = "/conversations/kim:1/turns", {"idempotency-key": "k"}
+        staying = asyncio.create_task(http.post(url, json={"message": "hi"}, headers=headers))
+        while (run := chat.runs.running("kim:1")) is None:
+            await asyncio.sleep(0)
+        await run.began()
+        async with http.stream("POST", url, json={"message": "hi"}, headers=SSE | headers) as response:
+            await anext(sent_events(response))
+            if not streamed:
+                leaving = asyncio.create_task(http.post(url, json={"message": "hi"}, headers=headers))
+                while run.attending < 3:
+                    await asyncio.sleep(0)
+                leaving.cancel()
+                while run.attending > 2:
+                    await asyncio.sleep(0)
+        while run.attending > 1:
+            await asyncio.sleep(0)
+        gate.set()
+        assert (await staying).json()["text"] == "ab"
+
+
+@pytest.mark.asyncio
+async def test_client_that_is_gone_before_the_headers_has_left_the_run() -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+
+    async def never() -> None:
+        asked.set()
+        await gate.wait()
+
+    chat = chat_routes(a_client(Reply(text="late", wait_for=never)), authorize=by_header, on_disconnect="cancel")
+    sent = [{"type": "http.request", "body": b'{"message": "hi"}', "more_body": False}]
+
+    async def receive() -> Any:
+        if sent:
+            return sent.pop()
+        return await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        raise OSError("the client is gone")  # as ASGI 2.4 wants it of servers
+
+    headers = [(b"content-type", b"application/json"), (b"accept", b"text/event-stream")]
+    path = "/conversations/kim:1/turns"
+    scope: Any = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    async with chat.runs:
+        with pytest.raises(OSError, match="gone"):
+            await chat(scope, receive, send)
+        assert asked.is_set()
+        for run in chat.runs.of_conversation("kim:1"):
+            assert (await run.finished()).status == "cancelled"
+        assert chat.runs.running("kim:1") is None
+
+
+@pytest.mark.parametrize("returned", [False, 0, "", True, "kim", ["kim"]])
+@pytest.mark.asyncio
+async def test_authoriser_that_returns_no_mapping_lets_nobody_in(returned: Any) -> None:
+    strict = True
+
+    async def odd(request: Request, conversation_id: str) -> Any:
+        return returned if strict else {}
+
+    async with chat_on(a_client("secret", "never"), authorize=odd) as (http, _):
+        url = "/conversations/kim:1"
+        strict = False
+        await http.post(f"{url}/turns", json={"message": "hi"})
+        strict = True
+        answers = [
+            await http.get(url),
+            await http.get("/conversations"),
+            await http.get(f"{url}/events"),
+            await http.delete(url),
+            await http.post(f"{url}/turns", json={"message": "hi"}),
+            await http.post(f"{url}/resume", json={"decisions": []}),
+            await http.post(f"{url}/cancel"),
+        ]
+        assert {one.status_code for one in answers} == {500}
+        assert not any("kim" in one.text or "secret" in one.text for one in answers)
+        strict = False
+        assert len((await http.get(url)).json()["messages"]) == 2
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.asyncio
+async def test_authoriser_may_answer_by_itself(alone: bool) -> None:
+    async def unknown(request: Request, conversation_id: str) -> Mapping[str, Any]:
+        raise HTTPException(401, "who are you?", {"www-authenticate": "Bearer"})
+
+    chat = chat_routes(a_client("never"), authorize=unknown)
+    app: Any = chat if alone else Starlette(routes=[Mount("/", chat)], lifespan=chat.lifespan)
+    async with serving(app) as url, httpx.AsyncClient(base_url=url) as http:
+        answer = await http.get("/conversations/kim:1")
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        if alone:  # else it is the app's to say how
+            assert answer.json() == {"error": {"kind": "unauthorized", "message": "who are you?"}}
+
+
+@pytest.mark.parametrize("odd", ["%00", "a%0D%0Ax-evil:%20b", "%7F", "%C2%85", "x" * 300])
+@pytest.mark.asyncio
+async def test_id_that_no_store_should_hold_is_not_there(odd: str) -> None:
+    async with chat_on(a_client("never")) as (http, _):
+        assert (await http.get(f"/conversations/kim:{odd}")).status_code == 404
+        assert (await http.post(f"/conversations/kim:{odd}/turns", json={"message": "hi"})).status_code == 404
+
+
+@pytest.mark.parametrize("number", ["", "-1", "x", "٣", "1.5", "9" * 5_000])
+@pytest.mark.asyncio
+async def test_number_that_is_none_begins_at_the_beginning(number: str) -> None:
+    async with chat_on(a_client("hi")) as (http, _):
+        run = (await http.post("/conversations/kim:1/turns", json={"message": "hi"})).json()["run"]
+        async with http.stream(
+            "GET", "/conversations/kim:1/events", headers=[(b"last-event-id", f"{run}:{number}".encode())]
+        ) as response:
+            assert [one.event async for one in sent_events(response)] == ["text", "result"]
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "gopher://10.0.0.7", "//host/x", ""])
+@pytest.mark.parametrize("kind", ["image", "audio", "file"])
+@pytest.mark.asyncio
+async def test_url_that_no_provider_could_fetch_is_refused(kind: str, url: str) -> None:
+    async with chat_on(a_client("never")) as (http, _):
+        body = {"message": [{"type": "text", "text": "see"}, {"type": kind, "url": url}]}
+        answer = await http.post("/conversations/kim:1/turns", json=body)
+        assert (answer.status_code, answer.json()["error"]["kind"]) == (422, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    ("wait", "told"), [(float("inf"), "86400"), (float("nan"), None), (-3.0, "1"), (1e300, "86400")]
+)
+@pytest.mark.asyncio
+async def test_odd_time_that_a_provider_asks_for_is_told_as_an_ordinary_one(wait: float, told: str | None) -> None:
+    error = ProviderError("slow down", kind="rate_limit", retry_after=wait)
+    async with chat_on(a_client(error)) as (http, _):
+        answer = await http.post("/conversations/kim:1/turns", json={"message": "hi"})
+        assert (answer.status_code, answer.headers.get("retry-after")) == (503, told)
+
+
+@pytest.mark.asyncio
+async def test_half_a_character_is_told_and_shown() -> None:
+    client = a_client(Reply(text=["a", "\ud800", "b"]), "a\ud800b")
+    async with chat_on(client) as (http, _):
+        url = "/conversations/kim:1"
+        async with http.stream("POST", f"{url}/turns", json={"message": "hi"}, headers=SSE) as response:
+            events = [one async for one in sent_events(response)]
+        assert [one.data["text"] for one in events] == ["a", "\ud800", "b", "a\ud800b"]
+        assert (await http.post(f"{url}/turns", json={"message": "hi"})).json()["text"] == "a\ud800b"
+        assert (await http.get(url)).json()["messages"][1]["content"] == "a\ud800b"
+
+
+@pytest.mark.asyncio
+async def test_event_that_cannot_be_told_ends_the_stream_with_an_error_and_not_the_turn() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ZeroDivisionError("inside")
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        await context.emit({"odd": Odd()})
+        return "worked"
+
+    client = a_client(ToolCall("c1", "work"), "Done.", tools=[work])
+    async with chat_on(client) as (http, _):
+        url = "/conversations/kim:1"
+        async with http.stream("POST", f"{url}/turns", json={"message": "hi"}, headers=SSE) as response:
+            last = [one async for one in sent_events(response)][-1]
+        assert (last.event, last.data) == ("error", {"kind": "internal", "message": "the turn failed"})
+        while (await http.get(url)).json()["running"] is not None:
+            pass
+        assert (await http.get(url)).json()["messages"][-1]["content"] == "Done."
+
+
+@pytest.mark.asyncio
+async def test_cancel_reaches_a_turn_of_another_process_though_one_waits_here(tmp_path: Any) -> None:
+    gate = asyncio.Event()
+    path = tmp_path / "chats.db"
+    async with SQLiteChatMemory(path, lease_seconds=1) as here, SQLiteChatMemory(path, lease_seconds=1) as there:
+        one = a_client(Reply(text=["one ", "two"], wait_between=gate.wait), memory=here)
+        other = a_client("never", memory=there)
+        async with chat_on(one) as (http, chat), chat_on(other) as (far, waiting):
+            url = "/conversations/kim:1"
+            first = asyncio.create_task(http.post(f"{url}/turns", json={"message": "x"}))
+            while (run := chat.runs.running("kim:1")) is None:
+                await asyncio.sleep(0)
+            await run.began()
+            second = asyncio.create_task(far.post(f"{url}/turns", json={"message": "y"}))
+            while waiting.runs.running("kim:1") is None:
+                await asyncio.sleep(0)
+            assert (await far.post(f"{url}/cancel")).status_code == 204
+            assert [(await task).json()["status"] for task in (first, second)] == ["cancelled", "cancelled"]

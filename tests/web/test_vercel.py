@@ -652,3 +652,33 @@ async def test_words_of_two_tabs_take_turns() -> None:
     assert [one.status_code for one in answers] == [200, 200]
     history = await client.conversation("c1").history()
     assert [type(one) for one in history] == [UserMessage, AssistantMessage] * 2
+
+
+async def test_nothing_is_taken_back_for_a_turn_that_cannot_begin() -> None:
+    client = a_client("a")
+    async with api_on(client) as (url, chat), httpx.AsyncClient() as http:
+        await chunks(await http.post(url, json=sent(a_message("hi"))))
+        kept = await client.conversation("c1").history()
+        edited = {**a_message("  "), "id": "m1"}
+        assert (await http.post(url, json=sent(edited, messageId="m1"))).status_code == 422
+        assert await client.conversation("c1").history() == kept
+        chat.runs.drain()
+        assert (await http.post(url, json=sent(a_message("hi"), trigger="regenerate-message"))).status_code == 503
+        assert await client.conversation("c1").history() == kept
+
+
+async def test_event_that_cannot_be_told_ends_the_stream_with_an_error() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ZeroDivisionError("inside")
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        await context.emit({"odd": Odd()})
+        return "worked"
+
+    client = a_client(ToolCall("c1", "work"), "Done.", tools=[work])
+    async with api_on(client) as (url, _), httpx.AsyncClient() as http:
+        told = await chunks(await http.post(url, json=sent(a_message("work"))))
+    assert told[-1] == {"type": "error", "errorText": "the turn failed"}
